@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from twinrun import formatting
 from twinrun.report import acceleration
+from twinrun.timing.trained import Trained
 from twinrun.timing.whole_trainings import whole_trainings
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.speed import training_speeds
@@ -41,7 +42,7 @@ def test_a_ratio_says_beside_it_that_the_clock_was_unstable(unstable):
         ratios=[{**ratio, "low": 0.8, "high": 0.9}],
         medians=[median(name, unstable=unstable) for name in ("plain", "fast")],
     )
-    [shown] = acceleration._timing(found)["ratios"]
+    [shown] = acceleration._timing(found, None)["ratios"]
     doubt = "; unstable: rounds of fast and plain spread by up to 30%, as much as the difference"
     assert shown["doubt"] == (doubt if unstable else "")
     [row] = training_speeds(Evidence(path="timings/it.json", found=found))
@@ -60,7 +61,7 @@ def test_the_whole_of_a_stream_is_derived_where_its_steps_are_known(epochs, step
     workload = found["settings"]["workload"]
     told = replace(workload.trainer, max_steps=50)
     found["settings"]["workload"] = replace(workload, epochs=epochs, trainer=told)
-    assert [whole["steps"] for whole in acceleration._timing(found)["wholes"]] == steps
+    assert [whole["steps"] for whole in acceleration._timing(found, None)["wholes"]] == steps
 
 
 @pytest.mark.parametrize(("tracing", "without"), [(1.4, "17.3 s"), (None, "–")])
@@ -80,3 +81,16 @@ def test_the_table_gives_a_training_without_its_fingerprints(tracing, without):
     cells = dict(zip(heads, re.findall(r"<td[^>]*>([^<]*)</td>", table), strict=True))
     assert (cells["Whole training"], cells["Without fingerprints"]) == ("18.7 s", without)
     assert (cells["Pays above, steps"], cells["The training has"]) == ("750", "at most 1,200")
+
+
+def test_a_training_that_ended_early_is_as_long_as_it_was():
+    """Red before: of one that early stopping ended, the seconds of all that was planned."""
+    found = timing_summary(
+        baseline="plain",
+        medians=[median("plain", unstable=False)],
+        extents=[{"size": None, "train": 10, "predict": None}],
+    )
+    early = Trained(compiling={}, epochs=1, is_exact=True)
+    assert [whole["steps"] for whole in acceleration._timing(found, early)["wholes"]] == [10]
+    unlike = Trained(compiling={}, epochs=1, is_exact=False)
+    assert acceleration._timing(found, unlike)["wholes"] == []

@@ -1,7 +1,7 @@
 """From which step on a variant pays for its first call: planted numbers, and the sentence."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from example_comparisons import median
@@ -10,7 +10,14 @@ from example_trainings import WORKLOAD
 from msgspec import convert
 
 from twinrun.config.definitions import Workload
-from twinrun.timing.break_even import BreakEven, break_even, steps_of_training, words
+from twinrun.timing.break_even import (
+    BreakEven,
+    break_even,
+    length_of_training,
+    steps_of_training,
+    words,
+)
+from twinrun.timing.trained import Trained, trained_of
 
 
 def timed(ratio=0.5, *, first_call=30.0, batches=1000, size=None, phases=("train",), **changes):
@@ -36,7 +43,20 @@ def timed(ratio=0.5, *, first_call=30.0, batches=1000, size=None, phases=("train
 
 
 def said(*arguments, size=None, compiling=None, **changes):
-    return words(break_even(timed(*arguments, size=size, **changes), "fast", size, compiling))
+    trained = None if compiling is None else of_trainings(compiling)
+    return words(break_even(timed(*arguments, size=size, **changes), "fast", size, trained))
+
+
+def of_trainings(compiling=None, *, epochs=None, is_exact=True):
+    return Trained(compiling=compiling or {}, epochs=epochs, is_exact=is_exact)
+
+
+def sized(found, name="size"):
+    """Return a timing whose sizes are those of the hyperparameter `size`, of itself 70."""
+    settings = found["settings"]
+    timing = replace(settings["timing"], size=name)
+    workload = convert(WORKLOAD, Workload)
+    return {**found, "settings": {**settings, "timing": timing, "workload": workload}}
 
 
 @pytest.mark.parametrize(
@@ -179,6 +199,96 @@ def test_each_size_has_its_own_number():
     steps = [break_even(found, "fast", size).steps for size in (100, 400)]
     assert steps == pytest.approx([29 / 0.05, 29 / 0.09])
     assert [steps_of_training(found, size) for size in (100, 400)] == [3000, 21]
+
+
+COMPILED = {"fast": 60.0, "plain": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("size", "compiling", "once"),
+    [
+        (70, COMPILED, 60),  # of the workload's own size
+        (400, COMPILED, 80),  # 31 s more than a first call, for the compiler's start
+        (70, {"fast": 20.0, "plain": 0.0}, 29),
+        (400, {"fast": 20.0, "plain": 0.0}, 49),
+        (400, {"fast": 60.0}, 49),
+    ],
+)
+def test_what_trainings_compiled_counts_at_each_size(size, compiling, once):
+    """Red before: in a timing of several sizes it never counted, not even at their own."""
+    own, other = timed(size=70), timed(size=400, first_call=50.0)
+    both = {key: own[key] + other[key] for key in ("medians", "ratios", "extents")}
+    weighed = break_even(sized({**own, **both}), "fast", size, of_trainings(compiling))
+    assert weighed.once == pytest.approx(once)
+    assert weighed.is_of_run == (once in (60, 80))
+
+
+def test_at_a_size_that_trainings_did_not_have_the_longer_counts():
+    found = sized(timed(size=400))  # their own was not measured
+    assert break_even(found, "fast", 400, of_trainings(COMPILED)).once == pytest.approx(60)
+
+
+def test_a_training_has_the_steps_that_trainings_had():
+    """Red before: early stopping left the number that the config plans, of which it had few."""
+    found, early = timed(), of_trainings(epochs=1)
+    weighed = break_even(found, "fast", None, early)
+    assert (weighed.has, weighed.length, weighed.pays_in_training) == (1000, "1,000", True)
+    short = timed(batches=100)
+    assert words(break_even(short, "fast", None, early)).endswith(
+        "this training has 100, which is too few"
+    )
+    unlike = of_trainings(epochs=1, is_exact=False)
+    weighed = break_even(found, "fast", None, unlike)
+    assert (weighed.length, weighed.pays_in_training) == ("at most 1,000", None)
+
+
+def test_at_another_size_a_training_may_end_early_too():
+    found = sized(timed(size=400))
+    assert length_of_training(found, 400, of_trainings(epochs=1)) == (3000, True)
+    assert length_of_training(sized(timed(size=70)), 70, of_trainings(epochs=1)) == (1000, False)
+    assert length_of_training(found, 400, of_trainings()) == (3000, False)
+
+
+def ended(epochs, *, steps=10, whole=None, variant="plain", compiling=0.0, **told):
+    workload = convert(WORKLOAD, Workload)
+    workload = replace(workload, trainer=replace(workload.trainer, **told))
+    return {
+        "workload": "w",
+        "variant": variant,
+        "settings": {"workload": asdict(workload)},
+        "steps": steps,
+        "epochs": epochs,
+        "whole_epochs": epochs if whole is None else whole,
+        "seconds": {"compiling": compiling},
+        "resumed_at": [],
+        "was_stopped": False,
+        "ended": "finished",
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "epochs", "is_exact"),
+    [
+        ([ended(3)], None, True),
+        ([ended(2)], 2, True),
+        ([ended(2), ended(2, variant="fast")], 2, True),
+        ([ended(2), ended(3, variant="fast")], 3, False),
+        ([ended(2, whole=1)], 2, False),  # stopped within an epoch
+        ([ended(2, steps=10, max_steps=10)], None, True),  # as its `max_steps` say
+        ([ended(2, steps=9, max_steps=10)], 2, True),
+    ],
+)
+def test_trainings_that_ended_before_their_last_epoch(runs, epochs, is_exact):
+    found = trained_of(runs)["w"]
+    assert found.epochs == epochs
+    assert epochs is None or found.is_exact == is_exact
+
+
+def test_trainings_that_were_resumed_or_failed_show_nothing():
+    resumed, failed = ended(1) | {"resumed_at": [3]}, ended(1) | {"ended": "FAILED: no memory"}
+    assert trained_of([resumed, failed]) == {}
+    runs = [ended(3, variant="fast", compiling=seconds) for seconds in (1.0, 2.0, 9.0)]
+    assert trained_of(runs)["w"].compiling == {"fast": 2.0}
 
 
 def test_a_training_without_end_has_no_number():

@@ -3,6 +3,7 @@
 import pytest
 from example_comparisons import median, timed
 from example_runs import CONTEXT, SECONDS
+from example_trainings import WORKLOAD
 
 from twinrun.verdicts import studies
 from twinrun.verdicts.evidence import Evidence
@@ -19,7 +20,10 @@ def run(variant, fit, *, seed=1, host="example", **changes):
         "variant": variant,
         "seed": seed,
         "repeat": 1,
+        "settings": {"workload": WORKLOAD},
         "steps": 3120,
+        "epochs": 3,
+        "whole_epochs": 3,
         "seconds": {**SECONDS, "fit": fit, "epochs": [fit], **seconds},
         "environment": {"context": {**CONTEXT, "host": host}},
         "proof": None,

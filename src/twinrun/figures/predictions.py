@@ -17,6 +17,7 @@ from twinrun.formatting import count, measure
 from twinrun.run_files import failure_of, read_run, verified
 
 EXAMPLES = 8
+NOTHING = "nothing was predicted"
 COLOURS = 3  # channels of an image that has colours
 
 
@@ -138,6 +139,8 @@ def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | 
             continue
         variant = read_run(run)["variant"]
         found, reason = read_shown(run, names)
+        if not found and reason and reason.endswith(NOTHING):  # a run that was broken off
+            continue
         reason = reason or _no_grid(found, names)
         if reason:
             problem = reason
@@ -206,7 +209,7 @@ def read_shown(run: str | Path, names: Sequence[str]) -> tuple[dict[str, np.ndar
     missing = [name for name in names if name not in predictions]
     if missing:
         known = ", ".join(stored.names())
-        there = f"predicted were {known}" if known else "nothing was predicted"
+        there = f"predicted were {known}" if known else NOTHING
         return predictions, f"no {' and no '.join(missing)}: {there}"
     broken = [name for name, found in predictions.items() if not np.isfinite(found).all()]
     return predictions, f"not finite: {' and '.join(broken)}" if broken else None

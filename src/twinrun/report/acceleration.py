@@ -4,9 +4,10 @@ from twinrun.report.gains import gains
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.report.worths import contrasts
-from twinrun.timing.break_even import is_most, steps_of_training
+from twinrun.timing.break_even import length_of_training
 from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
+from twinrun.timing.trained import Trained, trained_of
 from twinrun.verdicts.speed import instability, medians_of_overhead
 
 
@@ -29,7 +30,9 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "absent": results.absent("acceleration"),
         "untimed": results.untimed("acceleration", workload),
         "figure": results.figures.get(f"acceleration/{workload}/speeds"),
-        "timing": _timing(timing),
+        "timing": _timing(
+            timing, trained_of(results.runs_of_study("acceleration", workload)).get(workload)
+        ),
         "metrics": metrics(results, "acceleration", workload),
         "gains": gains(results, "acceleration", workload, timing),
         "failed": results.unfinished("acceleration", workload),
@@ -37,7 +40,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     }
 
 
-def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
+def _timing(timing: TimingSummary | None, trained: Trained | None) -> dict[str, object] | None:
     """Return a timing with what follows from it; None where nothing was timed."""
     if timing is None:
         return None
@@ -66,17 +69,17 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
         ],
         "unstable": any(median["unstable"] for median in timing["medians"]),
         "loops": loops,
-        "wholes": _wholes(timing),
+        "wholes": _wholes(timing, trained),
     }
 
 
-def _wholes(timing: TimingSummary) -> list[dict[str, object]]:
+def _wholes(timing: TimingSummary, trained: Trained | None) -> list[dict[str, object]]:
     """Derive the seconds of a whole training and prediction: batches times the median."""
     seconds = {(m["variant"], m["phase"]): m["seconds_per_step"] for m in timing["medians"]}
     steps: dict[str, int] = {}
     for extent in timing["extents"]:
-        taken = steps_of_training(timing, extent["size"])
-        steps["train"] = 0 if is_most(timing, extent["size"]) else taken or 0
+        taken, is_at_most = length_of_training(timing, extent["size"], trained)
+        steps["train"] = 0 if is_at_most else taken or 0
         steps["predict"] = extent["predict"] or 0
     return [
         {"variant": variant, "phase": phase, "steps": steps[phase], "seconds": value * steps[phase]}

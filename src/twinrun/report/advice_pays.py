@@ -6,8 +6,8 @@ from twinrun.formatting import count, seconds
 from twinrun.report.measured_sizes import Measured, size_of, timing_of, where
 from twinrun.report.results import Results
 from twinrun.timing.break_even import BreakEven, break_even, ends
+from twinrun.timing.trained import trained_of
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.whole_speed import compiling_of
 
 Weighed = tuple[Measured, BreakEven]
 
@@ -19,10 +19,9 @@ def break_evens(
     timing, row = timing_of(results, rows[0]), rows[0]
     if timing is None:
         return []
-    compiling = compiling_of(results.runs_of_study(row["study"], row["workload"]))
+    trained = trained_of(results.runs_of_study(row["study"], row["workload"]))
     of_sizes = (
-        (m, break_even(timing, row["variant"], m.size, compiling.get(row["workload"])))
-        for m in found
+        (m, break_even(timing, row["variant"], m.size, trained.get(row["workload"]))) for m in found
     )
     return [(m, of) for m, of in of_sizes if of is not None]
 

@@ -17,6 +17,7 @@ from twinrun.timing.break_even import break_even
 from twinrun.timing.crossings import Crossing, crossing
 from twinrun.timing.ratios import exponents
 from twinrun.timing.summary import TimingSummary
+from twinrun.timing.trained import Trained, trained_of
 
 
 def section(results: Results) -> dict[str, object]:
@@ -41,14 +42,17 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "figures": {
             name: results.figures.get(f"{folder}/{name}") for name in ("sizes", "surfaces")
         },
-        "timing": _timing(results.timings.get(f"devices_{workload}")),
+        "timing": _timing(
+            results.timings.get(f"devices_{workload}"),
+            trained_of(results.runs_of_study("devices", workload)).get(workload),
+        ),
         "gains": gains(results, "devices", workload, None),
         **_networks(results, workload),
         "contrasts": contrasts(results, "devices", workload),
     }
 
 
-def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
+def _timing(timing: TimingSummary | None, trained: Trained | None) -> dict[str, object] | None:
     """Return a row for each variant and size, the growth of each variant and the crossovers."""
     if timing is None:
         return None
@@ -75,7 +79,7 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
                 "transfer": seconds["transfer", *key],
                 "ratio": ratios.get(key),
                 "loop": loops.get(key),
-                "pays": pays(break_even(timing, *key)) if key in ratios else None,
+                "pays": pays(break_even(timing, *key, trained)) if key in ratios else None,
             }
             for median, key in zip(medians, keys, strict=True)
         ],

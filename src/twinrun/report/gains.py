@@ -1,13 +1,11 @@
 """What a variant gains: a step, what its first call costs, and the whole training as it ran."""
 
-from collections.abc import Mapping
-
 from twinrun.formatting import count
 from twinrun.report.results import ReportedRun, Results
 from twinrun.timing.break_even import BreakEven, break_even, rounded_up
 from twinrun.timing.summary import TimingSummary
+from twinrun.timing.trained import Trained, trained_of
 from twinrun.timing.whole_trainings import is_whole, whole_trainings
-from twinrun.verdicts.whole_speed import compiling_of
 
 
 def gains(
@@ -25,7 +23,7 @@ def gains(
     for run in results.runs_of_study(study, workload):
         if is_whole(run):
             groups.setdefault(run["variant"], []).append(run)
-    compiling = compiling_of(run for runs in groups.values() for run in runs).get(workload)
+    trained = trained_of(run for runs in groups.values() for run in runs).get(workload)
     answers = {
         row["variant"]: row["answer"]
         for row in results.verdicts
@@ -42,7 +40,7 @@ def gains(
                 "runs": len(runs),
                 "waited": max(waited, default=None),
                 "answer": answers.get(variant),
-                **_of_steps(timing, variant, compiling),
+                **_of_steps(timing, variant, trained),
             }
         )
     return rows
@@ -72,12 +70,12 @@ def pays(found: BreakEven | None) -> str | None:
 
 
 def _of_steps(
-    timing: TimingSummary | None, variant: str, compiling: Mapping[str, float] | None
+    timing: TimingSummary | None, variant: str, trained: Trained | None
 ) -> dict[str, object]:
     """Return the ratio of a variant's step and what its first call costs."""
     if timing is None:
         return {"ratio": None, "first_call": None, "pays": None, "has": None}
-    found = break_even(timing, variant, None, compiling) if variant != timing["baseline"] else None
+    found = break_even(timing, variant, None, trained) if variant != timing["baseline"] else None
     ratios = [r for r in timing["ratios"] if (r["variant"], r["phase"]) == (variant, "train")]
     first = [
         median["seconds_per_step"]

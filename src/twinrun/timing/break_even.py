@@ -2,18 +2,22 @@
 
 The first call of a compiled variant compiles, allocates, captures: once a training. A timing has
 torch compile something before, so a training compiles for longer, whose compiler has to start: the
-longer of the two counts. What a step then saves is that of a step through the Trainer where that
-was measured, else of the bare step.
+longer of the two counts. Trainings are of the workload's own size: at another one the compiler's
+start is taken to be as long. What a step then saves is that of a step through the Trainer where
+that was measured, else of the bare step.
+
+A training has as many mini-batches as its epochs, or as trainings had that ended before these.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twinrun.formatting import count, seconds
 from twinrun.timing.ratio_words import Effect
 from twinrun.timing.steadiness import clear_effect, medians_behind
 from twinrun.timing.summary import Median, Ratio, TimingSummary
+from twinrun.timing.trained import Trained
 
 FEW_STEPS = (
     10  # a first call that is made up for by fewer costs nothing, in a training that has them
@@ -115,7 +119,7 @@ def break_even(
     timing: TimingSummary,
     variant: str,
     size: int | None,
-    compiling: Mapping[str, float] | None = None,
+    trained: Trained | None = None,
 ) -> BreakEven | None:
     """Return from which step on a variant of a timing pays, at a size.
 
@@ -123,16 +127,16 @@ def break_even(
         timing: the timing.
         variant: its name.
         size: at which it was measured.
-        compiling: seconds for which trainings of the workload compiled, by variant. They are of its
-            own size, and count for a timing without sizes.
+        trained: what trainings of the workload show; None where there are none.
 
     Returns:
         None where the first calls or the steps of one of the two were not measured.
     """
-    once = _medians(timing, "first_call", size)
-    names = {variant, timing["baseline"]}
-    if not names <= once.keys():
+    names, first = {variant, timing["baseline"]}, _first_call(timing, variant, size)
+    if first is None:
         return None
+    once = max(first, _in_training(timing, variant, size, first, trained))
+    has, is_at_most = length_of_training(timing, size, trained)
     for phase in ("trainer", "train"):
         ratio, step = _ratio(timing, phase, variant, size), _medians(timing, phase, size)
         if ratio is None or not names <= step.keys():
@@ -141,22 +145,61 @@ def break_even(
         saved = step[timing["baseline"]]["seconds_per_step"] * (1 - ratio["time_ratio"])
         behind = medians_behind(timing, ratio)
         bare = _ratio(timing, "train", variant, size)
-        first = once[variant]["seconds_per_step"] - once[timing["baseline"]]["seconds_per_step"]
-        of_run = 0.0
-        if size is None and compiling is not None and names <= compiling.keys():
-            of_run = compiling[variant] - compiling[timing["baseline"]]
         return BreakEven(
-            once=max(first, of_run),
-            is_of_run=of_run > first,
+            once=once,
+            is_of_run=once > first,
             step=step[timing["baseline"]]["seconds_per_step"],
             saved=saved,
             effect=clear_effect(ratio, behind),
             bare=clear_effect(bare or ratio, medians_behind(timing, bare or ratio)),
             is_unsure=any(median["unstable"] for median in behind),
-            has=steps_of_training(timing, size),
-            is_most=is_most(timing, size),
+            has=has,
+            is_most=is_at_most,
         )
     return None
+
+
+def _first_call(timing: TimingSummary, variant: str, size: int | None) -> float | None:
+    """Return the seconds that a first call takes more than the baseline's; None if not measured."""
+    calls, baseline = _medians(timing, "first_call", size), timing["baseline"]
+    if not {variant, baseline} <= calls.keys():
+        return None
+    return calls[variant]["seconds_per_step"] - calls[baseline]["seconds_per_step"]
+
+
+def _in_training(
+    timing: TimingSummary, variant: str, size: int | None, first: float, trained: Trained | None
+) -> float:
+    """Return the seconds that a training compiles for more than the baseline's; 0 if not known."""
+    if trained is None or not {variant, timing["baseline"]} <= trained.compiling.keys():
+        return 0.0
+    seconds = trained.compiling[variant] - trained.compiling[timing["baseline"]]
+    own = _own_size(timing)
+    there = first if own == size else _first_call(timing, variant, own)
+    return seconds if there is None else first + seconds - there
+
+
+def _own_size(timing: TimingSummary) -> int | None:
+    """Return the size of the workload's trainings; None where the timing has no sizes."""
+    name = timing["settings"]["timing"].size
+    return None if name is None else timing["settings"]["workload"].hyperparameters.get(name)
+
+
+def length_of_training(
+    timing: TimingSummary, size: int | None, trained: Trained | None
+) -> tuple[int | None, bool]:
+    """Return the mini-batches of the workload's training at a size, and whether it may have fewer.
+
+    None where nobody can say.
+    """
+    told, is_at_most = steps_of_training(timing, size), is_most(timing, size)
+    if trained is None or trained.epochs is None:
+        return told, is_at_most
+    batches = _of_epoch(timing, size)
+    if not batches or size != _own_size(timing):
+        return told, True  # what ended the trainings may end this one
+    taken = timing["settings"]["workload"].trainer.batches_taken(trained.epochs, batches)
+    return taken, not trained.is_exact
 
 
 def steps_of_training(timing: TimingSummary, size: int | None) -> int | None:

@@ -3,7 +3,7 @@
 An answer rests on the interval of a ratio and on how steady the clock was: see `steadiness`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure, percent, seconds
@@ -18,6 +18,7 @@ from twinrun.timing.steadiness import (
     spread,
 )
 from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary
+from twinrun.timing.trained import Trained
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
@@ -47,16 +48,16 @@ def costs(timing: Timing) -> list[Verdict]:
     ]
 
 
-def training_speeds(timing: Timing, compiling: Mapping[str, float] | None = None) -> list[Verdict]:
+def training_speeds(timing: Timing, trained: Trained | None = None) -> list[Verdict]:
     """Say of each variant and size whether its training step is faster than the baseline's.
 
     Args:
         timing: the timing.
-        compiling: for how long whole trainings compiled, by variant: see `break_even`.
+        trained: what whole trainings of the workload show: see `break_even`.
     """
     rows = []
     for variant, size, answered in [
-        *_speeds(timing, "train", compiling),
+        *_speeds(timing, "train", trained),
         *_without_ratio(timing, "train"),
     ]:
         question = TRAINS_FASTER.format(baseline=timing.found["baseline"])
@@ -125,15 +126,13 @@ def _of_phase(timing: Timing, phase: str) -> list[Ratio]:
     return [ratio for ratio in timing.found["ratios"] if ratio["phase"] == phase]
 
 
-def _speeds(
-    timing: Timing, phase: str, compiling: Mapping[str, float] | None = None
-) -> Iterator[Answered]:
+def _speeds(timing: Timing, phase: str, trained: Trained | None = None) -> Iterator[Answered]:
     """Answer whether variants are faster than the baseline in a phase."""
     for ratio in _of_phase(timing, phase):
         behind = medians_behind(timing.found, ratio)
         measured = speed_up(ratio) + _doubts(ratio, behind) + _left_out(timing, ratio)
         if phase == "train":
-            of = break_even.break_even(timing.found, ratio["variant"], ratio["size"], compiling)
+            of = break_even.break_even(timing.found, ratio["variant"], ratio["size"], trained)
             measured += f"; {said}" if (said := break_even.words(of)) else ""
         answered = answer(ratio, behind, yes="faster"), measured
         yield ratio["variant"], ratio["size"], answered

@@ -21,6 +21,7 @@ from twinrun.comparison.study_records import (
 from twinrun.run_files import read_ended
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
+from twinrun.timing.trained import trained_of
 from twinrun.verdicts import contest as contests
 from twinrun.verdicts import noise as noises
 from twinrun.verdicts import sweep as sweeps
@@ -39,7 +40,7 @@ from twinrun.verdicts.speed import (
     trainer_costs,
     training_speeds,
 )
-from twinrun.verdicts.whole_speed import Ended, compiling_of, whole_speeds
+from twinrun.verdicts.whole_speed import Ended, whole_speeds
 
 FirstKind = TypeVar("FirstKind")
 SecondKind = TypeVar("SecondKind")
@@ -94,10 +95,10 @@ def devices(
     runs: Sequence[Ended] = (),
 ) -> list[Verdict]:
     """Say for each variant and size whether it is faster than the baseline, and what it changes."""
-    compiling = compiling_of(run.found for run in runs)
+    trained = trained_of(run.found for run in runs)
     rows = []
     for timing in timings:
-        rows += training_speeds(timing, compiling.get(timing.found["workload"]))
+        rows += training_speeds(timing, trained.get(timing.found["workload"]))
         rows += [row for of in (trainer_costs, computations, agreements) for row in of(timing)]
     rows += not_run([*missing, *untimed], "speed", IS_FASTER)
     return [*rows, *whole_speeds(runs), *same_parameters(contrasts)]
@@ -111,10 +112,10 @@ def acceleration(
     runs: Sequence[Ended] = (),
 ) -> list[Verdict]:
     """Say for each variant whether it trains and predicts faster, and what it changes."""
-    compiling = compiling_of(run.found for run in runs)
+    trained = trained_of(run.found for run in runs)
     rows = []
     for timing in timings:
-        rows += training_speeds(timing, compiling.get(timing.found["workload"]))
+        rows += training_speeds(timing, trained.get(timing.found["workload"]))
         others = (prediction_speeds, trainer_costs, computations, agreements)
         rows += [row for of in others for row in of(timing)]
     rows += not_run([*missing, *untimed], "speed", IS_FASTER)

@@ -5,7 +5,7 @@ ran once each, one after the other or side by side, are no timing: "yes" and "no
 neither waiting nor the noise of a machine explains.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from twinrun.formatting import measure, percent, plural, seconds
@@ -47,19 +47,6 @@ def whole_speeds(runs: Sequence[Ended]) -> list[Verdict]:
         for baseline, *others in [list(of_variants)]
         for variant in others
     ]
-
-
-def compiling_of(runs: Iterable[RunManifest | FailedRun]) -> dict[str, dict[str, float]]:
-    """Return for how long whole trainings compiled: median seconds by workload and variant."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for run in runs:
-        if left_network(run) and is_whole(run):
-            of_workload = found.setdefault(run["workload"], {})
-            of_workload.setdefault(run["variant"], []).append(run["seconds"]["compiling"])
-    return {
-        workload: {variant: median(seconds) for variant, seconds in of_variants.items()}
-        for workload, of_variants in found.items()
-    }
 
 
 def of_pairs(
