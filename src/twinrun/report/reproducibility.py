@@ -80,6 +80,7 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
         "not_run": results.not_run.get(variant),
         "pairs": len(pairs),
         "equal_pairs": sum(pair["answer"] == "equal" for pair in pairs),
+        "differing_pairs": sum(pair["answer"] == "differs" for pair in pairs),
     }
     if not pairs:
         return summed
