@@ -788,6 +788,35 @@ def test_six_sentences_are_chosen_by_kind_and_then_by_rank():
     assert few == ["a0", "a1", "last", "c0", "c1", "c2"]
 
 
+def of_nan(workload, variant):
+    """Return a run whose weights are NaN."""
+    of = {"workload": workload, "variant": variant, "seed": 1, "repeat": 2, "perturbation": 0}
+    return [{**of, "weights_sha256": "a", "no_result": "its weights are NaN or infinite (w)"}]
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"), [("withstands_changes", "yes"), ("resumes_lightning", "differs")]
+)
+def test_bits_of_a_training_that_is_no_result_are_said_to_be_none(key, answer):
+    """Red before: "every parameter keeps its bits", and all of them were NaN."""
+    cells = [cell("logging: true", "equal")]
+    table = {"workload": "digits", "baseline": "serial", "cells": cells, "steps": 30}
+    row = {"workload": "digits", "variant": "serial", "question": "", "measured": ""}
+    row |= {"key": key, "answer": answer, "evidence": ""}
+    found = results(("matrix", [row]), matrices={"digits": table}, runs=of_nan("digits", "serial"))
+    (said,) = says(found)
+    assert said.endswith("; but a run of serial is no result: its weights are NaN or infinite (w)")
+
+
+def test_a_faster_variant_that_is_no_result_says_so():
+    """Red before: compiled trains 2.00 times as fast, to weights that are NaN."""
+    (said,) = says(replace(compiled(), runs=of_nan("digits", "compiled")))
+    assert said.startswith("digits: compiled trains 2.00 times as fast")
+    assert said.endswith(
+        "; but a run of compiled is no result: its weights are NaN or infinite (w)"
+    )
+
+
 def test_every_cause_has_its_words():
     """One without them would end the page."""
     assert OF_A_CHANGE.keys() == ADVICE.keys() == {*CAUSES}

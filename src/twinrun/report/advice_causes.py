@@ -11,7 +11,7 @@ from twinrun.comparison.location_words import OUTSIDE
 from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
-from twinrun.report.advice_repeats import is_deterministic, pairs_of, variants_of
+from twinrun.report.advice_repeats import is_deterministic, no_result, pairs_of, variants_of
 from twinrun.report.by_itself import by_itself
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.sentence import Sentence, listed, sentence
@@ -28,8 +28,8 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "or a callback that changes them",
     "RNG state": "other random numbers are drawn under this setting: look for a callback, a loader "
     "or a layer that draws from the global generators, and give it one of its own",
-    "data order": "the batches come in another order: look at the sampler, and at the source of "
-    "its random numbers",
+    "data order": "the batches come in another order: look at the sampler, at the source of its "
+    "random numbers, and for a set that is gone through",
     "data content": "the samples are others: if your dataset draws from a global generator in "
     "`__getitem__`, seed one for each index",
     "data order or content": "the samples are others, or come in another order: look at the "
@@ -160,7 +160,7 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     compared = len(differing) + sum(cell["answer"] == "equal" for cell in cells)
     if row["answer"] == "yes":
         says = f"every parameter and buffer keeps its bits under {_all(compared)} of one setting"
-        yield sentence(row, f"{says} that ran")
+        yield sentence(row, _with_doubt(results, row, f"{says} that ran"))
     elif row["answer"] == "no":
         labels = listed(f"`{cell['label']}`" for cell in differing)
         says = (
@@ -197,7 +197,12 @@ def _resumed(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     names = ("study", "workload", "variant", "key", "answer")
     if any(all(other[name] == same[name] for name in names) for other in results.verdicts):
         says += "; from Twinrun's (`resume: twinrun`) it ends in the same bits"
-    yield sentence(row, says)
+    yield sentence(row, _with_doubt(results, row, says))
+
+
+def _with_doubt(results: Results, row: VerdictRow, says: str) -> str:
+    """Say beside what is said of bits that they are those of no result."""
+    return "; but ".join([says, *no_result(results, row)])
 
 
 def of_cell(cell: MatrixCell) -> str | None:

@@ -30,8 +30,8 @@ class Repeated:
     """In parameters, buffers and steps."""
     differing: Sequence[str]
     """Of those: which outputs are not equal."""
-    no_result: str | None
-    """Why what a run of it leaves is no result: its weights are NaN, say. None if none is so."""
+    is_no_result: bool
+    """Whether a run of it leaves weights that are NaN, say."""
     row: VerdictRow
     """The verdict that says so."""
 
@@ -73,7 +73,7 @@ def variants_of(results: Results) -> dict[str, list[Repeated]]:
             name=row["variant"],
             is_equal=row["answer"] == "equal",
             differing=_outputs(results, row),
-            no_result=_no_result(results, row),
+            is_no_result=bool(no_result(results, row)),
             row=row,
         )
         if any(pair["departures"] for pair in pairs_of(results, row)):
@@ -96,16 +96,17 @@ def _outputs(results: Results, row: VerdictRow) -> list[str]:
     ]
 
 
-def _no_result(results: Results, row: VerdictRow) -> str | None:
-    """Say why a run of a variant leaves no numbers; equal ones of these are no remedy."""
-    for run in results.runs_of(row["workload"], row["variant"]):
-        if run["no_result"] is not None and not run["perturbation"]:
-            return run["no_result"]
+def no_result(results: Results, row: VerdictRow) -> list[str]:
+    """Say why a run of a verdict's variant is no result; nothing if each is one."""
+    runs = results.runs_of(row["workload"], row["variant"])
+    reasons = [run["no_result"] for run in runs if not run["perturbation"] and run["no_result"]]
     pairs = pairs_of(results, row)
     if any(any(pair["non_finite_parameters"]) for pair in pairs):
-        return "its weights are not all finite"
-    losses = [loss for pair in pairs for loss in pair["non_finite_loss"] if loss is not None]
-    return "its loss is not finite" if any(loss["is_lasting"] for loss in losses) else None
+        reasons.append("its weights are not all finite")
+    losses = [loss for pair in pairs for loss in pair["non_finite_loss"]]
+    if any(loss is not None and loss["is_lasting"] for loss in losses):
+        reasons.append("its loss is not finite")
+    return [f"a run of {row['variant']} is no result: {reason}" for reason in reasons[:1]]
 
 
 def pairs_of(results: Results, row: VerdictRow) -> list[ReportedComparison]:
@@ -128,7 +129,7 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
     # it: the fewest settings to change.
     first, mended, otherwise = min(
         ((b, w, _set_otherwise(results, b.name, w.name)) for b in broken for w in whole),
-        key=lambda entry: (entry[0].is_equal, entry[1].no_result is not None, len(entry[2])),
+        key=lambda entry: (entry[0].is_equal, entry[1].is_no_result, len(entry[2])),
     )
     how, cost = _how_much(results, mended.row), _cost(results, first, mended)
     cost = f"; {cost}" if cost else ""
@@ -139,7 +140,7 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
         variants=(first.name, mended.name),
         otherwise=otherwise,
     )
-    doubt = "; ".join([*doubts, *_not_a_result(mended)])
+    doubt = "; ".join([*doubts, *no_result(results, mended.row)])
     if otherwise == {"deterministic": True}:
         what, do = (listed(first.differing), "do") if first.is_equal else ("training", "does")
         says = f"{what} {do} not repeat under {first.name}"
@@ -150,10 +151,6 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
         settings = f" ({settings})" if settings else ""
         says = f"{REPEATS} under {mended.name}{settings}{how}, and not under {first.name}{cost}"
     return 0, sentence(mended.row, f"{says}; but {doubt}" if doubt else says)
-
-
-def _not_a_result(found: Repeated) -> list[str]:
-    return [f"a run of {found.name} is no result: {found.no_result}"] if found.no_result else []
 
 
 def _set_otherwise(results: Results, broken: str, whole: str) -> dict[str, object]:
@@ -217,7 +214,7 @@ def _whole(results: Results, variants: Sequence[Repeated]) -> Sentence:
                 break
     else:
         says = f"{REPEATS} under {listed(found.name for found in variants)}{how}"
-    doubts = [doubt for found in variants for doubt in _not_a_result(found)]
+    doubts = [doubt for found in variants for doubt in no_result(results, found.row)]
     return sentence(first.row, f"{says}; but {'; '.join(doubts)}" if doubts else says)
 
 
