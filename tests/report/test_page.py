@@ -403,6 +403,17 @@ class TestMissingParts:
 
         edit(path, answer)
 
+    @pytest.mark.parametrize(
+        ("changes", "is_alike"),
+        [({}, True), ({"differs_in": "tensors"}, False), ({"source": "model.py:13"}, False)],
+    )
+    def test_seeds_that_diverge_otherwise_are_not_one_line(self, own_example, changes, is_alike):
+        """Red before: the sentence of the first seed stood for another line, or other tensors."""
+        (path,) = files_of(own_example, "locations/reproducibility/denoiser/nondeterministic.json")
+        edit(path, lambda found: found.append({**found[0], "op": found[0]["op"] | changes}))
+        text = Page(own_example.report()).text
+        assert ("This is one of 2 seeds whose runs diverge there." in text) is is_alike
+
     def test_a_study_that_was_not_asked_for_is_named(self, own_example):
         config = own_example.config | {"studies": []}
         page = Page(replace(own_example, config=config).report())

@@ -139,6 +139,7 @@ def _divergences(locations: Iterable[Location]) -> list[Divergence]:
         key = (location["cause"],)
         if op := location["op"]:
             key += (op["op"], op["phase"], op["module"], op["parameter"])
+            key += (op["source"], op["differs_in"])  # the cause tells what is drawn apart
         empty: Divergence = {"sentence": location["sentence"], "seeds": 0}
         divergences.setdefault(key, empty)["seeds"] += 1
     return list(divergences.values())
