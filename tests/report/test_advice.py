@@ -142,13 +142,24 @@ class TestRepeats:
             "deterministic (2 runs, 95 steps); it is faster, 33% less time (0.670 times the time "
             "of a step, 95% interval 0.650 to 0.690); but it need not be the algorithms that mend "
             "it: no operation was found with which the runs diverge, and deterministic: true also "
-            "sets PYTHONHASHSEED, which decides the order of sets, and CUBLAS_WORKSPACE_CONFIG, "
-            "and fills memory that nobody has written"
+            "fixes the order of sets (PYTHONHASHSEED), cuBLAS's workspace "
+            "(CUBLAS_WORKSPACE_CONFIG) and what is read of memory that nobody has written"
         )
         assert second == (
             "denoiser: the runs of nondeterministic diverge at step 3 in the gradients of "
             "user_factors: look for an operation of the backward pass that is not reproducible, or "
             "is given a value that the seed does not decide (a hook of a gradient, a clock)"
+        )
+
+    def test_what_the_other_variant_fixes_too_is_not_named(self):
+        pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
+        found = repeated(pairs)
+        for variant in ("nondeterministic", "deterministic"):
+            found.config["variants"][variant]["environment"] = {"PYTHONHASHSEED": "7"}
+        found.config["variants"]["deterministic"]["fill_uninitialized_memory"] = False
+        assert says(found)[0].endswith(
+            "diverge, and deterministic: true also fixes cuBLAS's workspace "
+            "(CUBLAS_WORKSPACE_CONFIG)"
         )
 
     @pytest.mark.parametrize(
@@ -169,7 +180,7 @@ class TestRepeats:
         said = says(replace(repeated(pairs, locations=[self.located(**op)]), runs=runs))[0]
         assert "switch deterministic algorithms on" not in said
         assert f"mend it: the runs diverge at {op['op']} at m.py:3, which they do not" in said
-        assert "deterministic: true also sets PYTHONHASHSEED" in said
+        assert "deterministic: true also fixes the order of sets (PYTHONHASHSEED)" in said
 
     def test_every_seed_must_diverge_at_an_operation_that_is_mended(self):
         """Red before: one such operation spoke for all seeds."""
@@ -257,7 +268,7 @@ class TestRepeats:
             "denoiser: training does not repeat under nondeterministic, and does under determ"
         )
         assert "no operation of a training step decides what differs first, at step 3 in" in said
-        assert "also sets PYTHONHASHSEED" in said
+        assert "also fixes the order of sets (PYTHONHASHSEED)" in said
 
     @staticmethod
     def located(**op):
@@ -402,7 +413,10 @@ class TestRepeats:
 
     def test_another_setting_that_also_fixes_the_order_of_sets_says_so(self):
         pairs = [pair("nondeterministic", "differs"), pair("serial", "equal")]
-        assert "deterministic: true also sets PYTHONHASHSEED" in says(repeated(pairs))[0]
+        assert (
+            "deterministic: true also fixes the order of sets (PYTHONHASHSEED)"
+            in says(repeated(pairs))[0]
+        )
 
     def test_predictions_alone_are_mended_too(self):
         differ = {"answer": "differs", "compared": 9, "differing": 2, "measured": "2 of 9 differ"}

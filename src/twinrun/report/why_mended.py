@@ -15,14 +15,18 @@ from twinrun.comparison.conditions import listed
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import Operation
 from twinrun.report.results import ReportedComparison, ReportedLocation, Results
+from twinrun.report.sentence import listed as named
 
 SHARED = (
     "a run of each ended in the same weights, so that chance, or the order in which they were "
     "trained, may decide it, and not the settings: more `repeats` tell"
 )
-# Besides algorithms, what `deterministic: true` fixes.
-VARIABLES = "sets `PYTHONHASHSEED`, which decides the order of sets, and `CUBLAS_WORKSPACE_CONFIG`"
-FILLED = ", and fills memory that nobody has written"
+# What `deterministic: true` fixes beside algorithms, by the variable that does it.
+FIXED = {
+    "PYTHONHASHSEED": "the order of sets (`PYTHONHASHSEED`)",
+    "CUBLAS_WORKSPACE_CONFIG": "cuBLAS's workspace (`CUBLAS_WORKSPACE_CONFIG`)",
+}
+FILLED = "what is read of memory that nobody has written"
 
 
 def doubts_of(
@@ -65,11 +69,18 @@ def doubts_of(
     elif _shares_weights(results, workload, variants):
         yield SHARED
     elif asks_algorithms:
-        filled = results.config["variants"][variants[1]]["fill_uninitialized_memory"]
-        yield (
-            f"it need not be the algorithms that mend it: {_not_mended(not_mended, len(pairs))}, "
-            f"and `deterministic: true` also {VARIABLES}{FILLED if filled else ''}"
-        )
+        why = _not_mended(not_mended, len(pairs))
+        also = [*_fixed_beside(results, variants)]
+        beside = f", and `deterministic: true` also fixes {named(also)}" if also else ""
+        yield f"it need not be the algorithms that mend it: {why}{beside}"
+
+
+def _fixed_beside(results: Results, variants: tuple[str, str]) -> Iterator[str]:
+    """Say what a deterministic variant fixes beside algorithms, and the other one does not."""
+    broken, whole = (results.config["variants"].get(name, {}) for name in variants)
+    yield from (says for name, says in FIXED.items() if name not in broken.get("environment", {}))
+    if whole["fill_uninitialized_memory"]:
+        yield FILLED
 
 
 def location_of(results: Results, pair: ReportedComparison) -> ReportedLocation | None:
