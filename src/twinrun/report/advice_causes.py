@@ -15,7 +15,7 @@ from twinrun.report.advice_repeats import is_deterministic, no_result, pairs_of,
 from twinrun.report.by_itself import by_itself
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.sentence import Sentence, listed, sentence
-from twinrun.report.why_mended import location_of, place_of
+from twinrun.report.why_mended import location_of, op_with_line
 from twinrun.report.worths import worths
 from twinrun.verdicts.matrix import NOT_CHANGES
 from twinrun.verdicts.rows import VerdictRow
@@ -132,7 +132,7 @@ def look_at(first: FirstDifference) -> str:
 
 
 def _operation(op: Operation, *, is_strict: bool) -> str:
-    says = f"at {place_of(op)} ({op['phase']})"
+    says = f"at {op_with_line(op)} ({op['phase']})"
     if op["differs_in"] == "unwritten":
         return f"{says}, which reads memory that nobody has written: {UNWRITTEN_ADVICE}"
     if op["draws"]:

@@ -61,7 +61,7 @@ def doubts_of(
     asks_algorithms = otherwise.get("deterministic") is True
     if unwritten:
         yield (
-            f"the runs diverge at {place_of(unwritten[0])}, which reads memory that nobody has "
+            f"the runs diverge at {op_with_line(unwritten[0])}, which reads memory that nobody has "
             f"written: {UNWRITTEN_ADVICE}"
         )
     elif asks_algorithms and located and not not_mended:
@@ -92,7 +92,7 @@ def location_of(results: Results, pair: ReportedComparison) -> ReportedLocation 
     return None
 
 
-def place_of(op: Operation) -> str:
+def op_with_line(op: Operation) -> str:
     """Name an operation and where it stands."""
     where = f" at {op['source']}" if op["source"] else f" in {op['module']}" if op["module"] else ""
     return f"`{op['op']}`{where}"
@@ -139,7 +139,7 @@ def _not_mended(found: Sequence[tuple[ReportedComparison, Operation | None]], se
     pair, op = found[0]
     runs = f"the runs of seed {pair['seed']}" if seeds > 1 else "the runs"
     if op is not None:
-        return f"{runs} diverge at {place_of(op)}, which they do not mend"
+        return f"{runs} diverge at {op_with_line(op)}, which they do not mend"
     first = pair["first_difference"]
     if first is not None and first["quantity"] in GIVEN:
         return f"no operation of a training step decides what differs first, {clause_of(first)}"
