@@ -24,6 +24,8 @@ from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import not_run
 from twinrun.verdicts.whole_speed import whole_speeds
 
+LASTING = {"step": 3, "since": 3, "number": 2, "is_lasting": True}
+
 
 def results(*rows, **found) -> Results:
     """Return results of these verdicts, each a study and its rows, and of what they rest on."""
@@ -118,7 +120,8 @@ class TestRepeats:
 
     def test_determinism_mends_what_differs_and_its_cost_is_named(self):
         pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
-        first, second = says(repeated(pairs, cost=cost(0.65, 0.67, 0.69)))
+        at = [self.located()]
+        first, second = says(repeated(pairs, cost=cost(0.65, 0.67, 0.69), locations=at))
         assert first == (
             "denoiser: training does not repeat under nondeterministic; switch deterministic "
             "algorithms on (deterministic: true): with them everything repeats, bit for bit (2 "
@@ -126,10 +129,80 @@ class TestRepeats:
             "interval 0.650 to 0.690)"
         )
         assert second == (
+            "denoiser: the runs of nondeterministic diverge at aten::index_put at m.py:3 "
+            "(backward): torch has a reproducible algorithm for it: set deterministic: true"
+        )
+
+    def test_where_no_operation_was_found_it_may_be_anything_that_the_variant_fixes(self):
+        """Red before: "with them everything repeats", of a set's order in a training step."""
+        pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
+        first, second = says(repeated(pairs, cost=cost(0.65, 0.67, 0.69)))
+        assert first == (
+            "denoiser: training does not repeat under nondeterministic, and does under "
+            "deterministic (2 runs, 95 steps); it is faster, 33% less time (0.670 times the time "
+            "of a step, 95% interval 0.650 to 0.690); but it need not be the algorithms that mend "
+            "it: no operation was found with which the runs diverge, and deterministic: true also "
+            "fixes the order of sets (PYTHONHASHSEED), cuBLAS's workspace "
+            "(CUBLAS_WORKSPACE_CONFIG) and what is read of memory that nobody has written"
+        )
+        assert second == (
             "denoiser: the runs of nondeterministic diverge at step 3 in the gradients of "
             "user_factors: look for an operation of the backward pass that is not reproducible, or "
             "is given a value that the seed does not decide (a hook of a gradient, a clock)"
         )
+
+    def test_what_the_other_variant_fixes_too_is_not_named(self):
+        pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
+        found = repeated(pairs)
+        for variant in ("nondeterministic", "deterministic"):
+            found.config["variants"][variant]["environment"] = {"PYTHONHASHSEED": "7"}
+        found.config["variants"]["deterministic"]["fill_uninitialized_memory"] = False
+        assert says(found)[0].endswith(
+            "diverge, and deterministic: true also fixes cuBLAS's workspace "
+            "(CUBLAS_WORKSPACE_CONFIG)"
+        )
+
+    @pytest.mark.parametrize(
+        "op",
+        [
+            {"op": "aten::lift_fresh", "differs_in": "inputs", "numbers": ["3", "4"]},
+            {"op": "aten::index_put", "differs_in": "inputs"},
+            {"op": "aten::index_put", "differs_in": "tensors"},
+            {"op": "aten::index_put", "differs_in": "operations"},
+            {"op": "aten::dropout", "draws": True},
+            {"op": "aten::mm"},
+            {"op": "aten::cumsum"},
+        ],
+    )
+    def test_an_operation_that_no_algorithm_mends_is_named(self, op):
+        """Red before: of all that was not given to the step, determinism was the remedy."""
+        pairs, runs = self.doubted("abcc")
+        said = says(replace(repeated(pairs, locations=[self.located(**op)]), runs=runs))[0]
+        assert "switch deterministic algorithms on" not in said
+        assert f"mend it: the runs diverge at {op['op']} at m.py:3, which they do not" in said
+        assert "deterministic: true also fixes the order of sets (PYTHONHASHSEED)" in said
+
+    def test_every_seed_must_diverge_at_an_operation_that_is_mended(self):
+        """Red before: one such operation spoke for all seeds."""
+        pairs = [pair("nondeterministic", "differs", seed=seed) for seed in (1, 2)]
+        pairs += [pair("deterministic", "equal", seed=seed) for seed in (1, 2)]
+        at = [self.located(), {**self.located(op="aten::mm"), "seed": 2}]
+        said = says(repeated(pairs, locations=at))[0]
+        assert "mend it: the runs of seed 2 diverge at aten::mm at m.py:3, which they do" in said
+        at[1]["op"] = None
+        assert (
+            "no operation was found with which the runs of seed 2"
+            in says(repeated(pairs, locations=at))[0]
+        )
+        at[1] = {**self.located(), "seed": 2}
+        assert "with them everything repeats" in says(repeated(pairs, locations=at))[0]
+
+    def test_a_seed_that_differs_and_was_not_tried_is_named(self):
+        pairs = [pair("nondeterministic", "differs", seed=seed) for seed in (1, 2)]
+        at = [self.located(), {**self.located(), "seed": 2}]
+        said = says(repeated([*pairs, pair("deterministic", "equal")], locations=at))[0]
+        assert "with them everything repeats" not in said
+        assert said.endswith("; but deterministic was not trained twice from seed 2")
 
     @staticmethod
     def doubted(weights, **changes):
@@ -137,8 +210,8 @@ class TestRepeats:
         pairs = [pair("nondeterministic", "differs", **changes), pair("deterministic", "equal")]
         variants = ["nondeterministic"] * 2 + ["deterministic"] * 2
         runs = [
-            {"workload": "denoiser", "variant": variant, "weights_sha256": hashed}
-            | {"perturbation": 0}
+            {"workload": "denoiser", "variant": variant, "weights_sha256": hashed, "seed": 1}
+            | {"perturbation": 0, "no_result": None}
             for variant, hashed in zip(variants, weights, strict=True)
         ]
         return pairs, runs
@@ -154,6 +227,33 @@ class TestRepeats:
         assert "switch deterministic algorithms on" not in said
         assert said.endswith("may decide it, and not the settings: more repeats tell")
 
+    def test_weights_are_shared_by_runs_of_one_seed(self):
+        """Red before: a weight that seed 1 and seed 2 end in was shared, whoever of both ran."""
+        pairs, runs = self.doubted("abbb")
+        for run_of in runs[2:]:
+            run_of["seed"] = 2
+        assert "a run of each ended in" not in says(replace(repeated(pairs), runs=runs))[0]
+
+    def test_runs_that_end_in_the_same_weights_themselves_share_none(self):
+        """Red before: of a loss alone that differs, a run of each ended in the same weights."""
+        pairs, runs = self.doubted("aaaa")
+        assert "a run of each ended in" not in says(replace(repeated(pairs), runs=runs))[0]
+
+    def test_a_value_that_python_gives_is_said_to_come_from_outside(self):
+        """Red before: given other values that no operation before it made."""
+        pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
+        op = self.located(op="aten::lift_fresh", differs_in="inputs", numbers=["3", "4"])
+        assert says(repeated(pairs, locations=[op]))[1].endswith(
+            "which Python gives another value, from outside of torch (a clock, a set, NumPy, "
+            "another library)"
+        )
+
+    def test_runs_that_all_end_in_nan_share_no_weights(self):
+        pairs, runs = self.doubted("abbb")
+        for run_of in runs[1:]:
+            run_of["no_result"] = "its weights are NaN or infinite (w)"
+        assert "a run of each ended in" not in says(replace(repeated(pairs), runs=runs))[0]
+
     def test_an_operation_that_has_a_reproducible_algorithm_is_mended_by_it(self):
         """Though a race that did not fire leaves the weights that determinism has."""
         pairs, runs = self.doubted("abbb")
@@ -167,7 +267,8 @@ class TestRepeats:
         assert said.startswith(
             "denoiser: training does not repeat under nondeterministic, and does under determ"
         )
-        assert "but no operation of a training step decides what differs first, at" in said
+        assert "no operation of a training step decides what differs first, at step 3 in" in said
+        assert "also fixes the order of sets (PYTHONHASHSEED)" in said
 
     @staticmethod
     def located(**op):
@@ -182,8 +283,47 @@ class TestRepeats:
         pairs, runs = self.doubted("abcc")
         op = self.located(op="aten::clamp", differs_in="unwritten")
         first, second = says(replace(repeated(pairs, locations=[op]), runs=runs))
-        assert "switch deterministic algorithms on" in first
+        assert "switch deterministic algorithms on" not in first
+        assert first.endswith(
+            "; but the runs diverge at aten::clamp at m.py:3, which reads memory that nobody has "
+            "written: write it before it is read (torch.zeros for torch.empty); deterministic: "
+            "true fills it with NaN, as long as fill_uninitialized_memory is on"
+        )
         assert "which reads memory that nobody has written: write it before it is read" in second
+
+    @pytest.mark.parametrize("variant", ["deterministic", "serial"])
+    @pytest.mark.parametrize(
+        ("changes", "no_result", "says_of_it"),
+        [
+            ({}, "its loss is NaN in each step of its last epoch",
+             "its loss is NaN in each step of its last epoch"),
+            ({"non_finite_parameters": [100, 100]}, None, "its weights are not all finite"),
+            ({"non_finite_loss": [LASTING] * 2}, None, "its loss is not finite"),
+        ],
+    )  # fmt: skip
+    def test_a_variant_whose_runs_are_no_result_says_so(
+        self, variant, changes, no_result, says_of_it
+    ):
+        """Red before: "with them everything repeats", of weights that are all NaN."""
+        pairs, runs = self.doubted("abcc")
+        pairs[1] = pair(variant, "equal", **changes)
+        for run_of in runs[2:]:
+            run_of |= {"no_result": no_result, "variant": variant}
+        said = says(replace(repeated(pairs, locations=[self.located()]), runs=runs))[0]
+        assert "switch deterministic algorithms on" not in said
+        assert said.endswith(f"but a run of {variant} is no result: {says_of_it}")
+
+    def test_what_repeats_anyway_says_so_of_no_result_too(self):
+        pairs = [pair("nondeterministic", "equal", non_finite_parameters=[3, 3])]
+        assert says(repeated(pairs))[0].endswith(
+            "; but a run of nondeterministic is no result: its weights are not all finite"
+        )
+
+    def test_of_two_that_repeat_the_one_whose_runs_are_results_is_named(self):
+        pairs = [pair("nondeterministic", "differs")]
+        pairs += [pair("deterministic", "equal", non_finite_parameters=[3, 3])]
+        said = says(repeated([*pairs, pair("serial", "equal")], locations=[self.located()]))[0]
+        assert said.startswith("denoiser: training repeats, bit for bit, under serial")
 
     def test_a_step_that_did_not_differ_again_is_not_blamed(self):
         """Red before: "look for an operation of the forward pass that is not reproducible"."""
@@ -191,6 +331,26 @@ class TestRepeats:
         again = {**self.located(), "op": None}
         _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
         assert "no operation of that step was seen to do it, done again 20 times: look" in second
+
+    def test_the_operation_of_most_seeds_is_told_of_these_alone(self):
+        """Red before: that of the first seed was said of all."""
+        pairs = [pair("nondeterministic", "differs", seed=seed) for seed in (1, 2, 3)]
+        at = [{**self.located(op=f"aten::{op}"), "seed": 1 + i} for i, op in enumerate("abb")]
+        _, second = says(repeated([*pairs, pair("deterministic", "equal")], locations=at))
+        assert "diverge at aten::b at m.py:3 (backward): torch documents no remedy" in second
+        assert second.endswith("; so it is for 2 of the 3 seeds that differ")
+        at[0]["op"]["op"] = "aten::b"
+        assert (
+            "seeds" not in says(repeated([*pairs, pair("deterministic", "equal")], locations=at))[1]
+        )
+
+    def test_a_cause_of_some_seeds_is_told_of_these_alone(self):
+        order = DIVERGENCE | {"quantity": "order of the batch", "cause": "data order", "step": 1}
+        pairs = [pair("nondeterministic", "differs", seed=seed) for seed in (1, 2)]
+        pairs += [pair("nondeterministic", "differs", seed=3, first_difference=order)]
+        _, second = says(repeated([*pairs, pair("deterministic", "equal")]))
+        assert "user_factors: look for an operation of the backward pass" in second
+        assert second.endswith("; so it is for 2 of the 3 seeds that differ")
 
     @pytest.mark.parametrize(("at", "is_named"), [(2, True), (3, False)])
     def test_a_resumption_before_it_is_named_too(self, at, is_named):
@@ -215,7 +375,8 @@ class TestRepeats:
     )
     def test_a_cost_is_said_as_sure_as_it_is(self, found, end):
         pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
-        assert says(repeated(pairs, cost=found))[0].endswith(end)
+        at = [self.located()]
+        assert says(repeated(pairs, cost=found, locations=at))[0].endswith(end)
 
     def test_what_differs_in_spite_of_determinism_names_the_cause(self):
         order = DIVERGENCE | {"quantity": "order of the batch", "cause": "data order"}
@@ -231,12 +392,14 @@ class TestRepeats:
         )
         assert second.startswith("denoiser: the runs of deterministic diverge at step 1 in the or")
         assert second.endswith(
-            "look for a shuffle or a sampler that draws from another source than the seed"
+            "look for a shuffle or a sampler that draws from another source than the seed, for a "
+            "set or a folder's listing whose order nothing fixes (sorted, PYTHONHASHSEED), and for "
+            "threads"
         )
 
     def test_another_setting_that_mends_is_named(self):
         pairs = [pair("nondeterministic", "differs"), pair("serial", "equal")]
-        assert says(repeated(pairs))[0] == (
+        assert says(repeated(pairs, locations=[self.located()]))[0] == (
             "denoiser: training repeats, bit for bit, under serial (deterministic: true, "
             "threads: 1) (2 runs, 95 steps), and not under nondeterministic"
         )
@@ -248,11 +411,21 @@ class TestRepeats:
             "denoiser: the runs of nondeterministic have equal weights, and other predictions"
         ]
 
+    def test_another_setting_that_also_fixes_the_order_of_sets_says_so(self):
+        pairs = [pair("nondeterministic", "differs"), pair("serial", "equal")]
+        assert (
+            "deterministic: true also fixes the order of sets (PYTHONHASHSEED)"
+            in says(repeated(pairs))[0]
+        )
+
     def test_predictions_alone_are_mended_too(self):
         differ = {"answer": "differs", "compared": 9, "differing": 2, "measured": "2 of 9 differ"}
         pairs = [pair("nondeterministic", "equal", predictions=differ)]
         said = says(repeated([*pairs, pair("deterministic", "equal")]))
-        assert said[0].startswith("denoiser: predictions do not repeat under nondeterministic; sw")
+        assert said[0].startswith(
+            "denoiser: predictions do not repeat under nondeterministic, and do under deterministic"
+        )
+        assert "but it need not be the algorithms that mend it: no operation was found" in said[0]
 
     @pytest.mark.parametrize("answer", ["not comparable", "not run"])
     def test_nothing_is_said_of_what_could_not_be_compared(self, answer):
@@ -627,6 +800,35 @@ def test_six_sentences_are_chosen_by_kind_and_then_by_rank():
     assert [of.says for of in chosen(sentences, last)] == found
     few = [of.says for of in chosen([sentences[0][:2], sentences[2]], last)]
     assert few == ["a0", "a1", "last", "c0", "c1", "c2"]
+
+
+def of_nan(workload, variant):
+    """Return a run whose weights are NaN."""
+    of = {"workload": workload, "variant": variant, "seed": 1, "repeat": 2, "perturbation": 0}
+    return [{**of, "weights_sha256": "a", "no_result": "its weights are NaN or infinite (w)"}]
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"), [("withstands_changes", "yes"), ("resumes_lightning", "differs")]
+)
+def test_bits_of_a_training_that_is_no_result_are_said_to_be_none(key, answer):
+    """Red before: "every parameter keeps its bits", and all of them were NaN."""
+    cells = [cell("logging: true", "equal")]
+    table = {"workload": "digits", "baseline": "serial", "cells": cells, "steps": 30}
+    row = {"workload": "digits", "variant": "serial", "question": "", "measured": ""}
+    row |= {"key": key, "answer": answer, "evidence": ""}
+    found = results(("matrix", [row]), matrices={"digits": table}, runs=of_nan("digits", "serial"))
+    (said,) = says(found)
+    assert said.endswith("; but a run of serial is no result: its weights are NaN or infinite (w)")
+
+
+def test_a_faster_variant_that_is_no_result_says_so():
+    """Red before: compiled trains 2.00 times as fast, to weights that are NaN."""
+    (said,) = says(replace(compiled(), runs=of_nan("digits", "compiled")))
+    assert said.startswith("digits: compiled trains 2.00 times as fast")
+    assert said.endswith(
+        "; but a run of compiled is no result: its weights are NaN or infinite (w)"
+    )
 
 
 def test_every_cause_has_its_words():

@@ -355,7 +355,64 @@ class TestMissingParts:
         assert "2 trainings failed, and left no network. To have one trained again" in text
         assert re.search(r'href="logs/train/[\w/-]+/seed1/repeat\d\.log"', page.source)
         assert f"failed: {reason}" in text
-        assert "Some runs of deterministic left no network: repeat 1 failed: no repr" in text
+        assert "The runs of deterministic were not compared: repeat 1 failed: no repr" in text
+
+    @pytest.mark.parametrize(
+        ("of_second", "says"),
+        [
+            ("equal", "The nondeterministic runs differ for 1 of 3 seeds"),
+            ("not run", "The nondeterministic runs differ for 1 of 3 seeds"),
+        ],
+    )
+    def test_seeds_that_were_not_compared_do_not_differ(self, own_example, of_second, says):
+        """Red before: all but the equal ones differed."""
+        self.of_seeds(own_example, "differs", of_second, "not run")
+        assert says in Page(own_example.report()).text
+
+    @pytest.mark.parametrize(
+        ("answers", "says"),
+        [
+            (("not run", "equal"), "were not compared for 1 of 2 seeds: nothing was compiled."),
+            (("not run", "not run"), "were not compared for 2 of 2 seeds: nothing was compiled."),
+            (("not comparable", "equal"), "are not comparable for 1 of 2 seeds: nothing was comp"),
+        ],
+    )
+    def test_runs_that_ended_are_not_said_to_have_left_no_network(self, own_example, answers, says):
+        """Red before: "Some runs left no network", of a setting that never took effect."""
+        self.of_seeds(own_example, *answers)
+        text = Page(own_example.report()).text
+        assert f"The runs of nondeterministic {says}" in text
+        assert "left no network: nothing" not in text
+
+    @staticmethod
+    def of_seeds(example, *answers):
+        """Have one seed for each answer, of which only the first is drawn."""
+        (path,) = files_of(example, "comparisons/reproducibility/denoiser/nondeterministic.json")
+
+        def answer(found):
+            of_one = found[0]
+            found[:] = [
+                of_one | {"seed": of_one["seed"] + further, "answer": answer}
+                for further, answer in enumerate(answers)
+            ]
+            for seed in found:
+                if seed["answer"] != "differs":
+                    seed["first_difference"] = None
+                if seed["answer"] in ("not run", "not comparable"):
+                    seed["reason"] = "nothing was compiled"
+
+        edit(path, answer)
+
+    @pytest.mark.parametrize(
+        ("changes", "is_alike"),
+        [({}, True), ({"differs_in": "tensors"}, False), ({"source": "model.py:13"}, False)],
+    )
+    def test_seeds_that_diverge_otherwise_are_not_one_line(self, own_example, changes, is_alike):
+        """Red before: the sentence of the first seed stood for another line, or other tensors."""
+        (path,) = files_of(own_example, "locations/reproducibility/denoiser/nondeterministic.json")
+        edit(path, lambda found: found.append({**found[0], "op": found[0]["op"] | changes}))
+        text = Page(own_example.report()).text
+        assert ("This is one of 2 seeds whose runs diverge there." in text) is is_alike
 
     def test_a_study_that_was_not_asked_for_is_named(self, own_example):
         config = own_example.config | {"studies": []}

@@ -5,6 +5,11 @@ Apart from `causes`, so that another wording does not make comparisons again.
 
 from twinrun.comparison.pair_records import Cause
 
+# Of data: what has another order in each process, or from time to time.
+UNORDERED = (
+    "for a set or a folder's listing whose order nothing fixes (`sorted`, `PYTHONHASHSEED`), and "
+    "for threads"
+)
 # What to look at, a clause for each class.
 ADVICE: dict[Cause, str] = {
     "initial weights": "look for weights that are drawn before or without the seed",
@@ -12,11 +17,12 @@ ADVICE: dict[Cause, str] = {
     "buffers between steps",
     "RNG state": "find the callback, loader or library that draws from or seeds the "
     "global random generators, and give it a generator of its own",
-    "data order": "look for a shuffle or a sampler that draws from another source than the seed",
-    "data content": "look for augmentation, data workers or a set whose result the seed does not "
-    "decide",
-    "data order or content": "what was seen does not tell which: look for a shuffle or "
-    "a sampler, and for augmentation, data workers or a set, whose result the seed does not decide",
+    "data order": f"look for a shuffle or a sampler that draws from another source than the seed, "
+    f"{UNORDERED}",
+    "data content": f"look for augmentation or data workers whose result the seed does not decide, "
+    f"{UNORDERED}",
+    "data order or content": f"what was seen does not tell which: look for a shuffle, a sampler, "
+    f"augmentation or data workers whose result the seed does not decide, {UNORDERED}",
     "data not compared": "whether both were given the same mini-batches is not known, since the "
     "shards of several workers could not be put together",
     "forward": "look for an operation of the forward pass that is not reproducible, or is given a "

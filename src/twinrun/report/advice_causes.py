@@ -1,18 +1,21 @@
 """Advice on causes: what breaks equality, and what to look at in one's own code."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
+from twinrun.comparison.location_words import OUTSIDE
 from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
-from twinrun.report.advice_repeats import is_deterministic, pairs_of, variants_of
+from twinrun.report.advice_repeats import is_deterministic, no_result, pairs_of, variants_of
 from twinrun.report.by_itself import by_itself
-from twinrun.report.results import Results
+from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.sentence import Sentence, listed, sentence
+from twinrun.report.why_mended import location_of, op_with_line
 from twinrun.report.worths import worths
 from twinrun.verdicts.matrix import NOT_CHANGES
 from twinrun.verdicts.rows import VerdictRow
@@ -25,8 +28,8 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "or a callback that changes them",
     "RNG state": "other random numbers are drawn under this setting: look for a callback, a loader "
     "or a layer that draws from the global generators, and give it one of its own",
-    "data order": "the batches come in another order: look at the sampler, and at the source of "
-    "its random numbers",
+    "data order": "the batches come in another order: look at the sampler, at the source of its "
+    "random numbers, and for a set that is gone through",
     "data content": "the samples are others: if your dataset draws from a global generator in "
     "`__getitem__`, seed one for each index",
     "data order or content": "the samples are others, or come in another order: look at the "
@@ -77,28 +80,50 @@ def breaking(results: Results) -> list[Sentence]:
 
 
 def _origin(results: Results, row: VerdictRow) -> Iterator[Sentence]:
-    """Say where the runs of a variant diverge, and what to look at."""
-    names = row["study"], row["workload"], row["variant"]
-    for found in results.locations:
-        if (found["study"], found["workload"], found["variant"]) == names and found["op"]:
-            is_strict = is_deterministic(results, row["variant"])
-            yield sentence(row, _operation(found["op"], row["variant"], is_strict=is_strict))
-            return
-    firsts = [(f, p) for p in pairs_of(results, row) if (f := p["first_difference"]) is not None]
-    if firsts:
-        first, pair = min(firsts, key=lambda found: found[0]["step"])
-        says = f"the runs of {row['variant']} diverge {clause_of(first)}: "
-        again = [
-            found["repeats"]
-            for found in results.locations
-            if (found["study"], found["workload"], found["variant"]) == names
-            and found["seed"] == pair["seed"]
-        ]
-        says += f"{REPLAYED} {plural(again[0], 'time')}{BESIDE}" if any(again) else look_at(first)
-        if is_behind_resumption(pair):
-            resumed = listed(resumptions(pair))
-            says += f"; it may also be what a checkpoint does not hold: {resumed}"
-        yield sentence(row, says)
+    """Say where the runs of a variant diverge, and what to look at: what most seeds show."""
+    pairs = [pair for pair in pairs_of(results, row) if pair["answer"] == "differs"]
+    causes: dict[str, list[_Divergence]] = {}
+    for found in (_divergence(results, pair) for pair in pairs):
+        if found is not None:
+            causes.setdefault(found.look, []).append(found)
+    if not causes:
+        return
+    # An operation says more than a quantity.
+    most = min(causes.values(), key=lambda alike: (not alike[0].is_located, -len(alike)))
+    says = min(most, key=lambda found: found.step).says
+    if len(most) < len(pairs):
+        says += f"; so it is for {count(len(most))} of the {plural(len(pairs), 'seed')} that differ"
+    yield sentence(row, f"the runs of {row['variant']} diverge {says}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Divergence:
+    """Where the runs of a seed diverge."""
+
+    look: str
+    """What to look at: seeds that have it alike diverge alike."""
+    is_located: bool
+    """Whether an operation was found."""
+    step: int
+    """In which they diverge."""
+    says: str
+    """All of it."""
+
+
+def _divergence(results: Results, pair: ReportedComparison) -> _Divergence | None:
+    found, first = location_of(results, pair), pair["first_difference"]
+    if first is None:
+        return None
+    if found is not None and found["op"] is not None:
+        says = _operation(found["op"], is_strict=is_deterministic(results, pair["variant"]))
+        return _Divergence(look=says, is_located=True, step=first["step"], says=says)
+    look = look_at(first)
+    if found is not None and found["repeats"]:
+        look = f"{REPLAYED} {plural(found['repeats'], 'time')}{BESIDE}"
+    says = f"{clause_of(first)}: {look}"
+    if is_behind_resumption(pair):
+        says += f"; it may also be what a checkpoint does not hold: {listed(resumptions(pair))}"
+    return _Divergence(look=look, is_located=False, step=first["step"], says=says)
 
 
 def look_at(first: FirstDifference) -> str:
@@ -106,9 +131,8 @@ def look_at(first: FirstDifference) -> str:
     return SETTINGS_ADVICE if first["quantity"] == "optimizer settings" else ADVICE[first["cause"]]
 
 
-def _operation(op: Operation, variant: str, *, is_strict: bool) -> str:
-    where = f" at {op['source']}" if op["source"] else f" in {op['module']}" if op["module"] else ""
-    says = f"the runs of {variant} diverge at `{op['op']}`{where} ({op['phase']})"
+def _operation(op: Operation, *, is_strict: bool) -> str:
+    says = f"at {op_with_line(op)} ({op['phase']})"
     if op["differs_in"] == "unwritten":
         return f"{says}, which reads memory that nobody has written: {UNWRITTEN_ADVICE}"
     if op["draws"]:
@@ -119,6 +143,8 @@ def _operation(op: Operation, variant: str, *, is_strict: bool) -> str:
         )
     if op["differs_in"] == "tensors":
         return f"{says}: which tensors it is given, or in which order, the seed does not decide"
+    if "numbers" in op:
+        return f"{says}, which Python gives another value, from outside of torch ({OUTSIDE})"
     if op["differs_in"] == "inputs":
         return f"{says}, which is given other values that no operation before it made"
     return f"{says}: {remedy_of(op['op'], deterministic=is_strict)}"
@@ -134,7 +160,7 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     compared = len(differing) + sum(cell["answer"] == "equal" for cell in cells)
     if row["answer"] == "yes":
         says = f"every parameter and buffer keeps its bits under {_all(compared)} of one setting"
-        yield sentence(row, f"{says} that ran")
+        yield sentence(row, _with_doubt(results, row, f"{says} that ran"))
     elif row["answer"] == "no":
         labels = listed(f"`{cell['label']}`" for cell in differing)
         says = (
@@ -171,7 +197,12 @@ def _resumed(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     names = ("study", "workload", "variant", "key", "answer")
     if any(all(other[name] == same[name] for name in names) for other in results.verdicts):
         says += "; from Twinrun's (`resume: twinrun`) it ends in the same bits"
-    yield sentence(row, says)
+    yield sentence(row, _with_doubt(results, row, says))
+
+
+def _with_doubt(results: Results, row: VerdictRow, says: str) -> str:
+    """Say beside what is said of bits that they are those of no result."""
+    return "; but ".join([says, *no_result(results, row)])
 
 
 def of_cell(cell: MatrixCell) -> str | None:

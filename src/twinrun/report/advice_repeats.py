@@ -8,7 +8,7 @@ from twinrun.formatting import measure, plural
 from twinrun.report.measured_sizes import measured
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.sentence import Sentence, listed, sentence, setting
-from twinrun.report.why_mended import doubt_of
+from twinrun.report.why_mended import doubts_of
 from twinrun.timing.ratio_words import interval_of_time, meaning
 from twinrun.verdicts.rows import VerdictRow
 
@@ -30,6 +30,8 @@ class Repeated:
     """In parameters, buffers and steps."""
     differing: Sequence[str]
     """Of those: which outputs are not equal."""
+    is_no_result: bool
+    """Whether a run of it leaves weights that are NaN, say."""
     row: VerdictRow
     """The verdict that says so."""
 
@@ -71,6 +73,7 @@ def variants_of(results: Results) -> dict[str, list[Repeated]]:
             name=row["variant"],
             is_equal=row["answer"] == "equal",
             differing=_outputs(results, row),
+            is_no_result=bool(no_result(results, row)),
             row=row,
         )
         if any(pair["departures"] for pair in pairs_of(results, row)):
@@ -93,6 +96,19 @@ def _outputs(results: Results, row: VerdictRow) -> list[str]:
     ]
 
 
+def no_result(results: Results, row: VerdictRow) -> list[str]:
+    """Say why a run of a verdict's variant is no result; nothing if each is one."""
+    runs = results.runs_of(row["workload"], row["variant"])
+    reasons = [run["no_result"] for run in runs if not run["perturbation"] and run["no_result"]]
+    pairs = pairs_of(results, row)
+    if any(any(pair["non_finite_parameters"]) for pair in pairs):
+        reasons.append("its weights are not all finite")
+    losses = [loss for pair in pairs for loss in pair["non_finite_loss"]]
+    if any(loss is not None and loss["is_lasting"] for loss in losses):
+        reasons.append("its loss is not finite")
+    return [f"a run of {row['variant']} is no result: {reason}" for reason in reasons[:1]]
+
+
 def pairs_of(results: Results, row: VerdictRow) -> list[ReportedComparison]:
     """Return the comparisons that a verdict on repeats rests on."""
     return [
@@ -109,23 +125,23 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
         return ANYWAY, _whole(results, whole)
     if not whole:
         return 1, _broken(results, broken)
-    # First whose weights differ, then what is nearest to it: the fewest settings to change.
+    # First whose weights differ, then a remedy that leaves numbers, and of these what is nearest to
+    # it: the fewest settings to change.
     first, mended, otherwise = min(
         ((b, w, _set_otherwise(results, b.name, w.name)) for b in broken for w in whole),
-        key=lambda entry: (entry[0].is_equal, len(entry[2])),
+        key=lambda entry: (entry[0].is_equal, entry[1].is_no_result, len(entry[2])),
     )
     how, cost = _how_much(results, mended.row), _cost(results, first, mended)
     cost = f"; {cost}" if cost else ""
-    is_determinism = otherwise == {"deterministic": True}
-    doubt = doubt_of(
+    doubts = doubts_of(
         results,
         first.row["workload"],
         pairs=pairs_of(results, first.row),
         variants=(first.name, mended.name),
-        is_determinism=is_determinism,
-        has_weights_apart=not first.is_equal,
+        otherwise=otherwise,
     )
-    if is_determinism:
+    doubt = "; ".join([*doubts, *no_result(results, mended.row)])
+    if otherwise == {"deterministic": True}:
         what, do = (listed(first.differing), "do") if first.is_equal else ("training", "does")
         says = f"{what} {do} not repeat under {first.name}"
         says += f", and {do} under {mended.name}" if doubt else f"; {MENDED}"
@@ -187,17 +203,19 @@ def _whole(results: Results, variants: Sequence[Repeated]) -> Sentence:
     """Say what repeats under every variant that was trained twice."""
     settings = results.config["variants"]
     free = [v for v in variants if settings.get(v.name, {}).get("deterministic") is False]
-    if not free:
-        names = listed(found.name for found in variants)
-        how = _how_much(results, variants[0].row)
-        return sentence(variants[0].row, f"{REPEATS} under {names}{how}")
-    says = f"{REPEATS} without deterministic algorithms{_how_much(results, free[0].row)}"
-    for other in variants:
-        cost = _cost(results, free[0], other)
-        if is_deterministic(results, other.name) and cost:
-            says += f"; with them it also repeats, and {cost}"
-            break
-    return sentence(free[0].row, says)
+    first = free[0] if free else variants[0]
+    how = _how_much(results, first.row)
+    if free:
+        says = f"{REPEATS} without deterministic algorithms{how}"
+        for other in variants:
+            cost = _cost(results, first, other)
+            if is_deterministic(results, other.name) and cost:
+                says += f"; with them it also repeats, and {cost}"
+                break
+    else:
+        says = f"{REPEATS} under {listed(found.name for found in variants)}{how}"
+    doubts = [doubt for found in variants for doubt in no_result(results, found.row)]
+    return sentence(first.row, f"{says}; but {'; '.join(doubts)}" if doubts else says)
 
 
 def _broken(results: Results, variants: Sequence[Repeated]) -> Sentence:

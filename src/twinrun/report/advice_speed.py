@@ -8,6 +8,7 @@ training not, since compiling takes longer than its steps save, is not advised f
 from collections.abc import Iterator, Sequence
 
 from twinrun.report.advice_pays import break_evens, pays_of, where_of
+from twinrun.report.advice_repeats import no_result
 from twinrun.report.measured_sizes import Measured, measured, times, timing_of, without
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, sentence
@@ -56,6 +57,7 @@ def _faster(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sentence]:
     elif trains:
         clauses.append(f"for training leave it out: {_in_vain(results, rows, trains)}")
     clauses += [*_without(results, row), *_bits(results, row)]
+    clauses += [f"but {doubt}" for doubt in no_result(results, row)]
     yield sentence(row, "; ".join(clauses))
 
 

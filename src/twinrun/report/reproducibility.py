@@ -80,6 +80,7 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
         "not_run": results.not_run.get(variant),
         "pairs": len(pairs),
         "equal_pairs": sum(pair["answer"] == "equal" for pair in pairs),
+        "differing_pairs": sum(pair["answer"] == "differs" for pair in pairs),
     }
     if not pairs:
         return summed
@@ -138,6 +139,7 @@ def _divergences(locations: Iterable[Location]) -> list[Divergence]:
         key = (location["cause"],)
         if op := location["op"]:
             key += (op["op"], op["phase"], op["module"], op["parameter"])
+            key += (op["source"], op["differs_in"])  # the cause tells what is drawn apart
         empty: Divergence = {"sentence": location["sentence"], "seeds": 0}
         divergences.setdefault(key, empty)["seeds"] += 1
     return list(divergences.values())

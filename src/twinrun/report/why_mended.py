@@ -1,69 +1,146 @@
 """Whether settings explain that the runs of one variant repeat and those of another do not.
 
 Two runs that are equal beside two that differ may be chance: of a cache that the first training of
-all has filled, the order of the trainings decides which variant seems to repeat.
+all has filled, the order of the trainings decides which variant seems to repeat. And a
+deterministic variant fixes more than algorithms (see `process.determinism` and
+`launching.environment_of`): only where the operation with which the runs of each seed diverge is
+one that deterministic algorithms mend do these explain it.
 """
 
-from twinrun.comparison.advice import REPRODUCIBLE
+from collections.abc import Iterator, Mapping, Sequence
+
+from twinrun.comparison.advice import REPRODUCIBLE, UNWRITTEN_ADVICE
 from twinrun.comparison.causes import GIVEN
+from twinrun.comparison.conditions import listed
 from twinrun.comparison.difference_words import clause_of
-from twinrun.report.results import ReportedComparison, Results
+from twinrun.comparison.pair_records import Operation
+from twinrun.report.results import ReportedComparison, ReportedLocation, Results
+from twinrun.report.sentence import listed as named
 
 SHARED = (
     "a run of each ended in the same weights, so that chance, or the order in which they were "
     "trained, may decide it, and not the settings: more `repeats` tell"
 )
+# What `deterministic: true` fixes beside algorithms, by the variable that does it.
+FIXED = {
+    "PYTHONHASHSEED": "the order of sets (`PYTHONHASHSEED`)",
+    "CUBLAS_WORKSPACE_CONFIG": "cuBLAS's workspace (`CUBLAS_WORKSPACE_CONFIG`)",
+}
+FILLED = "what is read of memory that nobody has written"
 
 
-def doubt_of(
+def doubts_of(
     results: Results,
     workload: str,
     *,
-    pairs: list[ReportedComparison],
+    pairs: Sequence[ReportedComparison],
     variants: tuple[str, str],
-    is_determinism: bool,
-    has_weights_apart: bool,
-) -> str | None:
-    """Say why the settings need not be what mends it; None where nothing speaks against it.
+    otherwise: Mapping[str, object],
+) -> Iterator[str]:
+    """Say why the settings need not be what mends it; nothing where nothing speaks against it.
 
     Args:
         results: of the report.
         workload: its name.
         pairs: the comparisons of the variant that does not repeat.
         variants: its name, and that of the one that does.
-        is_determinism: whether they differ in deterministic algorithms alone.
-        has_weights_apart: whether the first one's runs end in other weights, and not only in other
-            predictions or logged values.
+        otherwise: the settings that the latter has otherwise.
     """
-    if is_determinism and _is_decided_by_algorithms(results, pairs):
-        return None
-    weights = [
-        {
-            run["weights_sha256"]
-            for run in results.runs_of(workload, name)
-            if not run["perturbation"]
-        }
-        for name in variants
+    differing = [pair for pair in pairs if pair["answer"] == "differs"]
+    seeds = {pair["seed"] for pair in differing} - _seeds_that_repeat(
+        results, workload, variants[1]
+    )
+    if seeds:
+        yield f"{variants[1]} was not trained twice from {listed('seed', sorted(seeds))}"
+    located = [
+        (pair, found["op"] if (found := location_of(results, pair)) is not None else None)
+        for pair in differing
     ]
-    if has_weights_apart and weights[0] & weights[1]:
-        return SHARED
-    firsts = [first for pair in pairs if (first := pair["first_difference"]) is not None]
-    given = [first for first in firsts if first["quantity"] in GIVEN]
-    if is_determinism and given:
-        return (
-            f"no operation of a training step decides what differs first, {clause_of(given[0])}: "
-            f"one of validation, of a callback or of the start may, or a fixed `PYTHONHASHSEED`"
+    unwritten = [op for _, op in located if op is not None and op["differs_in"] == "unwritten"]
+    not_mended = [(pair, op) for pair, op in located if op is None or not _is_mended(op)]
+    asks_algorithms = otherwise.get("deterministic") is True
+    if unwritten:
+        yield (
+            f"the runs diverge at {op_with_line(unwritten[0])}, which reads memory that nobody has "
+            f"written: {UNWRITTEN_ADVICE}"
         )
+    elif asks_algorithms and located and not not_mended:
+        return
+    elif _shares_weights(results, workload, variants):
+        yield SHARED
+    elif asks_algorithms:
+        why = _not_mended(not_mended, len(pairs))
+        also = [*_fixed_beside(results, variants)]
+        beside = f", and `deterministic: true` also fixes {named(also)}" if also else ""
+        yield f"it need not be the algorithms that mend it: {why}{beside}"
+
+
+def _fixed_beside(results: Results, variants: tuple[str, str]) -> Iterator[str]:
+    """Say what a deterministic variant fixes beside algorithms, and the other one does not."""
+    broken, whole = (results.config["variants"].get(name, {}) for name in variants)
+    yield from (says for name, says in FIXED.items() if name not in broken.get("environment", {}))
+    if whole["fill_uninitialized_memory"]:
+        yield FILLED
+
+
+def location_of(results: Results, pair: ReportedComparison) -> ReportedLocation | None:
+    """Return where the runs of a pair diverge; None if nobody looked."""
+    asked = (pair["study"], pair["workload"], pair["variant"], pair["seed"])
+    for found in results.locations:
+        if (found["study"], found["workload"], found["variant"], found["seed"]) == asked:
+            return found
     return None
 
 
-def _is_decided_by_algorithms(results: Results, pairs: list[ReportedComparison]) -> bool:
-    """Say whether the operation that diverged first is one that deterministic algorithms mend."""
-    asked = {(p["study"], p["workload"], p["variant"], p["seed"]) for p in pairs}
+def op_with_line(op: Operation) -> str:
+    """Name an operation and where it stands."""
+    where = f" at {op['source']}" if op["source"] else f" in {op['module']}" if op["module"] else ""
+    return f"`{op['op']}`{where}"
+
+
+def _seeds_that_repeat(results: Results, workload: str, variant: str) -> set[int]:
+    """Return from which seeds the runs of a variant were seen to be equal, in whichever study."""
+    table = results.matrices.get(workload)
+    is_of_matrix = table is not None and (table["baseline"], table["answer"]) == (variant, "equal")
+    return {
+        pair["seed"]
+        for pair in results.comparisons
+        if (pair["workload"], pair["variant"], pair["answer"]) == (workload, variant, "equal")
+    } | ({table["seed"]} if table is not None and is_of_matrix else set())
+
+
+def _is_mended(op: Operation) -> bool:
+    """Say whether deterministic algorithms make an operation give the same from the same."""
+    return op["differs_in"] == "outputs" and not op["draws"] and op["op"] in REPRODUCIBLE
+
+
+def _shares_weights(results: Results, workload: str, variants: tuple[str, str]) -> bool:
+    """Say whether of runs of one seed that end in other weights one ends as the second variant."""
+    broken, whole = (_weights(results, workload, name) for name in variants)
     return any(
-        op["differs_in"] == "unwritten"
-        or (op["differs_in"] == "outputs" and op["op"] in REPRODUCIBLE)
-        for found in results.locations
-        if (found["study"], found["workload"], found["variant"], found["seed"]) in asked
-        and (op := found["op"]) is not None
+        len(weights) > 1 and weights & whole.get(seed, set()) for seed, weights in broken.items()
     )
+
+
+def _weights(results: Results, workload: str, variant: str) -> dict[int, set[str]]:
+    """Return in which weights the runs of each seed end."""
+    found: dict[int, set[str]] = {}
+    for run in results.runs_of(workload, variant):
+        # Trainings that broke, each in its own way, may all end in NaN.
+        if not run["perturbation"] and run["no_result"] is None:
+            found.setdefault(run["seed"], set()).add(run["weights_sha256"])
+    return found
+
+
+def _not_mended(found: Sequence[tuple[ReportedComparison, Operation | None]], seeds: int) -> str:
+    """Say why no algorithm is known to decide the difference, of the first pair where it is so."""
+    if not found:
+        return "no operation was found that makes them differ"
+    pair, op = found[0]
+    runs = f"the runs of seed {pair['seed']}" if seeds > 1 else "the runs"
+    if op is not None:
+        return f"{runs} diverge at {op_with_line(op)}, which they do not mend"
+    first = pair["first_difference"]
+    if first is not None and first["quantity"] in GIVEN:
+        return f"no operation of a training step decides what differs first, {clause_of(first)}"
+    return f"no operation was found with which {runs} diverge"
