@@ -183,14 +183,26 @@ class TestRepeats:
         op = self.located(op="aten::clamp", differs_in="unwritten")
         first, second = says(replace(repeated(pairs, locations=[op]), runs=runs))
         assert "switch deterministic algorithms on" in first
-        assert "which reads memory that nobody has written: write it before it is read" in second
+        assert (
+            "which reads memory that no operation has written: write it before it is read" in second
+        )
 
     def test_a_step_that_did_not_differ_again_is_not_blamed(self):
         """Red before: "look for an operation of the forward pass that is not reproducible"."""
         pairs, runs = self.doubted("abcc")
-        again = {**self.located(), "op": None}
+        again = {**self.located(), "op": None, "likely": None}
         _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
         assert "no operation of that step was seen to do it, done again 20 times: look" in second
+
+    def test_an_operation_that_is_likely_to_have_done_it_is_named(self):
+        """Red before: "look outside of the step"."""
+        pairs, runs = self.doubted("abcc")
+        located = self.located(op="aten::add")
+        again = {**located, "op": None, "likely": located["op"]}
+        _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
+        assert "no operation of that step was seen to do it, done again 20 times, but" in second
+        assert "aten::add at m.py:3 (backward) leads to what differs, and differed: look" in second
+        assert "outside of the step" not in second
 
     @pytest.mark.parametrize(("at", "is_named"), [(2, True), (3, False)])
     def test_a_resumption_before_it_is_named_too(self, at, is_named):

@@ -6,7 +6,7 @@ from typing import Literal
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
+from twinrun.comparison.pair_records import Cause, FirstDifference, Location, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
 from twinrun.report.advice_repeats import is_deterministic, pairs_of, variants_of
@@ -89,16 +89,25 @@ def _origin(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         first, pair = min(firsts, key=lambda found: found[0]["step"])
         says = f"the runs of {row['variant']} diverge {clause_of(first)}: "
         again = [
-            found["repeats"]
+            found
             for found in results.locations
             if (found["study"], found["workload"], found["variant"]) == names
             and found["seed"] == pair["seed"]
         ]
-        says += f"{REPLAYED} {plural(again[0], 'time')}{BESIDE}" if any(again) else look_at(first)
+        says += _done_again(again[0]) if again and again[0]["repeats"] else look_at(first)
         if is_behind_resumption(pair):
             resumed = listed(resumptions(pair))
             says += f"; it may also be what a checkpoint does not hold: {resumed}"
         yield sentence(row, says)
+
+
+def _done_again(location: Location) -> str:
+    """Say what to look at where no operation was seen to do it."""
+    again = f"{REPLAYED} {plural(location['repeats'], 'time')}"
+    op = location["likely"]
+    if op is None:
+        return f"{again}{BESIDE}"
+    return f"{again}, but `{op['op']}`{_where(op)} leads to what differs, and differed: look there"
 
 
 def look_at(first: FirstDifference) -> str:
@@ -106,11 +115,15 @@ def look_at(first: FirstDifference) -> str:
     return SETTINGS_ADVICE if first["quantity"] == "optimizer settings" else ADVICE[first["cause"]]
 
 
-def _operation(op: Operation, variant: str, *, is_strict: bool) -> str:
+def _where(op: Operation) -> str:
     where = f" at {op['source']}" if op["source"] else f" in {op['module']}" if op["module"] else ""
-    says = f"the runs of {variant} diverge at `{op['op']}`{where} ({op['phase']})"
+    return f"{where} ({op['phase']})"
+
+
+def _operation(op: Operation, variant: str, *, is_strict: bool) -> str:
+    says = f"the runs of {variant} diverge at `{op['op']}`{_where(op)}"
     if op["differs_in"] == "unwritten":
-        return f"{says}, which reads memory that nobody has written: {UNWRITTEN_ADVICE}"
+        return f"{says}, which reads memory that no operation has written: {UNWRITTEN_ADVICE}"
     if op["draws"]:
         return f"{says}, which draws other random numbers: seed its generator from the run's seed"
     if op["differs_in"] == "operations":
