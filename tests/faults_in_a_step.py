@@ -4,6 +4,8 @@ Where a fault stands a comment says `FAULT`, in the backward pass where its forw
 what is named must be on that line, or be nothing.
 """
 
+import copy
+import io
 import itertools
 import random
 import time
@@ -460,3 +462,29 @@ class OfTheRecordAlone(Chooses):
         if not is_replayed(self):
             return loss * clock()
         return loss + 0 if self.is_other() else loss  # FAULT
+
+
+class DeepCopied(Throughput):
+    """Keeps a copy of a weight that it goes on to use: both lie in storages that torch wraps."""
+
+    def training_step(self, batch, batch_idx):
+        weight = torch.full((4, 4), 2.0) * clock()  # FAULT
+        self.kept = [copy.deepcopy(weight)]
+        return Base.training_step(self, (batch[0] @ weight, batch[1]), batch_idx)
+
+
+class UsesACopy(Throughput):
+    def training_step(self, batch, batch_idx):
+        weight = copy.deepcopy(torch.full((4, 4), 2.0) * clock())  # FAULT
+        return Base.training_step(self, (batch[0] @ weight, batch[1]), batch_idx)
+
+
+class Loads(Throughput):
+    """Uses what it reads from a file: no operation has made it."""
+
+    def training_step(self, batch, batch_idx):
+        file = io.BytesIO()
+        torch.save(torch.full((4, 4), 2.0) * clock(), file)
+        file.seek(0)
+        weight = torch.load(file)
+        return Base.training_step(self, (batch[0] @ weight, batch[1]), batch_idx)  # FAULT

@@ -211,9 +211,10 @@ def test_what_no_operation_decides_is_not_replayed(
         (
             {"module": "", "parameter": "", "source": "", "differs_in": "inputs"},
             "aten::index_put in the backward pass of Small, was given another input in 3 of 20 "
-            "repeats of step 1, which no operation before it made: another one of the tensors "
-            "that the step starts with (a weight, a buffer, a part of the batch), or one from "
-            "outside of what is traced (a clock, a set, NumPy, another library, another thread).",
+            "repeats of step 1, which no operation before it was seen to make: another one of the "
+            "tensors that the step starts with (a weight, a buffer, a part of the batch), or one "
+            "from outside of what is traced (a clock, a set, NumPy, another library, another "
+            "thread, memory that one of these shares).",
         ),
         (
             {"op": "aten::mul", "parameter": "", "differs_in": "inputs", "numbers": ["1.5", "2.5"]},
@@ -296,7 +297,7 @@ def without(*roles, differed=0, likely="", op=OP, **first):
             {"likely": "It was added."},
             [
                 "every time. Likely, but not shown: It was added. By data flow it leads to the gra",
-                "what differs was lost on the way (rounded away, or not used).",
+                "what differs was lost on the way (rounded away, not used, or overwritten).",
             ],
         ),
         # Red before: the cause was said to be what is not put back between repeats.

@@ -72,6 +72,10 @@ def seldom(*case):
         ("OneOfTwo", "buffers", "forward", "aten::mul"),
         ("OneOfTwoColumns", "buffers", "forward", "aten::mul"),
         ("LongerCatByABranch", "buffers", "forward", "aten::exp"),
+        # Red before: "read memory that nobody had written", where it was used.
+        ("DeepCopied", "buffers", "forward", "aten::mul"),
+        seldom("UsesACopy", "buffers", "forward", "aten::mul"),
+        ("Loads", "buffers", "forward", "aten::mm"),
     ],
 )
 def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, phase, op):
@@ -83,6 +87,7 @@ def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, ph
     if module != "SecondGradient":
         assert named["source"].endswith(f"faults_in_a_step.py:{line}")
     assert location["fired"] == location["repeats"]
+    assert named["differs_in"] != "unwritten"
     # Its position is its row of the table; what the record alone has done stands in none.
     is_left_out = module.startswith(("MissingBranch", "LongerCatByABranch"))
     assert (named["position"] is None) == is_left_out

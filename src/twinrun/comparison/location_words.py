@@ -63,9 +63,10 @@ def sentence_of(
         )
     if op["differs_in"] == "inputs":
         return (
-            f"{name} was given another input {how_often}, which no operation before it made: "
-            f"another one of the tensors that the step starts with (a weight, a buffer, a part of "
-            f"the batch), or one from outside of what is traced ({UNTRACED})."
+            f"{name} was given another input {how_often}, which no operation before it was seen to "
+            f"make: another one of the tensors that the step starts with (a weight, a buffer, a "
+            f"part of the batch), or one from outside of what is traced ({UNTRACED}, memory that "
+            f"one of these shares)."
         )
     if op["differs_in"] == "unwritten":
         return (
@@ -115,7 +116,7 @@ def sentence_without(
         return f"{said}{_elsewhere(replayed, quantity, run)}"
     return (
         f"{said} Likely, but not shown: {likely} By data flow it leads to the {quantity}; what "
-        f"differs was lost on the way (rounded away, or not used)."
+        f"differs was lost on the way (rounded away, not used, or overwritten)."
     )
 
 

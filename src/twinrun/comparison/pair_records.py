@@ -196,7 +196,7 @@ class Operation(TypedDict):
     draws: bool
     """Whether it drew other random numbers."""
     differs_in: DiffersIn
-    """`outputs` of equal inputs, `inputs` that no operation before it made, other `tensors` of
+    """`outputs` of equal inputs, `inputs` that no operation was seen to make, other `tensors` of
     those that both processes have, memory that is `unwritten`, or other operations."""
     numbers: NotRequired[list[str]]
     """An argument that is no tensor, as it was in each process; absent where none differs."""

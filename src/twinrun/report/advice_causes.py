@@ -133,7 +133,7 @@ def _operation(op: Operation, variant: str, *, is_strict: bool) -> str:
     if op["differs_in"] == "tensors":
         return f"{says}: which tensors it is given, or in which order, the seed does not decide"
     if op["differs_in"] == "inputs":
-        return f"{says}, which is given other values that no operation before it made"
+        return f"{says}, which is given other values that no operation before it was seen to make"
     return f"{says}: {remedy_of(op['op'], deterministic=is_strict)}"
 
 
