@@ -488,3 +488,11 @@ class Loads(Throughput):
         file.seek(0)
         weight = torch.load(file)
         return Base.training_step(self, (batch[0] @ weight, batch[1]), batch_idx)  # FAULT
+
+
+class EndsEarlierAgain(DivergesEarlierAgain):
+    """The training towards its third step ends before it."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        if any(type(callback).__name__ == "_Saver" for callback in self.trainer.callbacks):
+            self.trainer.should_stop = True

@@ -146,6 +146,13 @@ def test_the_step_in_which_the_pair_diverged_is_replayed(tmp_path):
     assert "had diverged from the first run at step 1 (loss)" in location["sentence"]
 
 
+def test_a_training_that_ends_before_the_step_leads_to_no_replay(tmp_path):
+    _, location = audit(tmp_path, module="EndsEarlierAgain", faults="faults_in_a_step")
+    assert (location["answer"], location["repeats"]) == ("not located", 0)
+    said = "because the training that was to repeat the run ended before step 3."
+    assert location["sentence"].endswith(said)
+
+
 def test_memory_that_something_else_has_filled_is_not_said_to_be_unwritten(tmp_path):
     """Red before: "read memory that nobody had written"."""
     _, location = audit(tmp_path, module="FilledByNumPy", faults="faults_in_a_step")
@@ -183,7 +190,7 @@ def test_every_fault_of_the_module_is_tried():
     }
     clean = {"Base", "Throughput", "Memory", "PythonGenerator", "CountsInAClosure"}
     clean |= {"Chooses", "LostByRounding", "EqualInThePair", "DivergesEarlierAgain"}
-    clean |= {"FilledByNumPy", "OfTheRecordAlone"}
+    clean |= {"FilledByNumPy", "OfTheRecordAlone", "EndsEarlierAgain"}
     assert classes - clean == tried
 
 
