@@ -284,6 +284,7 @@ def write_location(comparisons: Path) -> Path:
                 "cause": "backward" if first else None,
                 "step": first and first["step"],
                 "op": op if first else None,
+                "likely": None,
                 "repeats": 20,
                 "fired": 17 if first else 0,
                 "sentence": "aten::index_put gave other values from equal inputs.",

@@ -4,6 +4,8 @@ Where a fault stands a comment says `FAULT`, in the backward pass where its forw
 what is named must be on that line, or be nothing.
 """
 
+import copy
+import io
 import itertools
 import random
 import time
@@ -405,3 +407,92 @@ class _Twice(torch.optim.SGD):
         with torch.enable_grad():
             closure()
         return super().step(closure)
+
+
+def is_replayed(module):
+    """Say whether a replay does the step, and not a training."""
+    callbacks = {type(callback).__name__ for callback in module.trainer.callbacks}
+    return bool({"StepRecorder", "Comparer"} & callbacks)
+
+
+class LostByRounding(Throughput):
+    """Adds a clock to the loss: in a replay so little of it that the loss is the same."""
+
+    def training_step(self, batch, batch_idx):
+        added = torch.full((), clock())  # FAULT
+        loss = super().training_step(batch, batch_idx)
+        return loss + added * (1e-20 if is_replayed(self) else 1e-3)
+
+
+class EqualInThePair(Throughput):
+    """Scales the gradients by a clock, and in a replay the loss as well."""
+
+    def training_step(self, batch, batch_idx):
+        factor = torch.full((), clock())  # FAULT
+        loss = super().training_step(batch, batch_idx)
+        if is_replayed(self):
+            return loss * factor
+        return loss.detach() + (loss - loss.detach()) * factor
+
+
+class DivergesEarlierAgain(Throughput):
+    """Has a fault in its third step, and one in the first that two runs do not show."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        if any(type(callback).__name__ == "_Saver" for callback in self.trainer.callbacks):
+            return loss * clock()
+        return loss * clock() if batch_idx == 2 else loss  # FAULT
+
+
+class FilledByNumPy(Throughput):
+    """Has NumPy write what torch has but allocated."""
+
+    def training_step(self, batch, batch_idx):
+        weight = torch.empty(4)
+        weight.numpy()[:] = clock()
+        return Base.training_step(self, batch, batch_idx) * weight.mean()  # FAULT
+
+
+class OfTheRecordAlone(Chooses):
+    """Does an operation in the record alone, which changes nothing there."""
+
+    def training_step(self, batch, batch_idx):
+        loss = Base.training_step(self, batch, batch_idx)
+        if not is_replayed(self):
+            return loss * clock()
+        return loss + 0 if self.is_other() else loss  # FAULT
+
+
+class DeepCopied(Throughput):
+    """Keeps a copy of a weight that it goes on to use: both lie in storages that torch wraps."""
+
+    def training_step(self, batch, batch_idx):
+        weight = torch.full((4, 4), 2.0) * clock()  # FAULT
+        self.kept = [copy.deepcopy(weight)]
+        return Base.training_step(self, (batch[0] @ weight, batch[1]), batch_idx)
+
+
+class UsesACopy(Throughput):
+    def training_step(self, batch, batch_idx):
+        weight = copy.deepcopy(torch.full((4, 4), 2.0) * clock())  # FAULT
+        return Base.training_step(self, (batch[0] @ weight, batch[1]), batch_idx)
+
+
+class Loads(Throughput):
+    """Uses what it reads from a file: no operation has made it."""
+
+    def training_step(self, batch, batch_idx):
+        file = io.BytesIO()
+        torch.save(torch.full((4, 4), 2.0) * clock(), file)
+        file.seek(0)
+        weight = torch.load(file)
+        return Base.training_step(self, (batch[0] @ weight, batch[1]), batch_idx)  # FAULT
+
+
+class EndsEarlierAgain(DivergesEarlierAgain):
+    """The training towards its third step ends before it."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        if any(type(callback).__name__ == "_Saver" for callback in self.trainer.callbacks):
+            self.trainer.should_stop = True

@@ -32,12 +32,10 @@ OP = {
 }
 FIRED = {
     "step": 3,
+    "earlier": None,
     "repeats": 1,
-    "quantity": "gradients",
     "differed": 1,
-    "beyond_the_pair": 0,
-    "firsts": [OP | {"position": 1}],
-    "elsewhere": [None],
+    "findings": [{"role": "origin", "op": OP | {"position": 1}}],
     "operations": [],
 }
 RUN = {
@@ -98,24 +96,21 @@ def test_a_fault_of_the_machine_is_no_answer(tmp_path, monkeypatch, error):
         located(tmp_path, [(3, "gradients", "encoder.bias")])
 
 
-def test_where_a_race_fires_earlier_that_step_is_saved_by_another_training(tmp_path, monkeypatch):
-    """And no training keeps a copy of every step, for the case that it may be the last one."""
+def test_one_training_leads_to_the_step_and_where_it_strayed_is_said(tmp_path, monkeypatch):
+    """Red before: the first step that differed in it was replayed in the place of the pair's."""
     asked = []
 
     def launch(function, arguments, *_):
-        if not function.endswith(":save_start"):
-            raise TwinrunError("enough")
-        asked.append((arguments["step"], arguments["quantity"]))
-        step = arguments["step"] - 1
-        if step:
-            artifacts.write_json(arguments["moved"], {"step": step, "quantity": "loss"})
-        else:
-            artifacts.write_text(arguments["start"], "")
+        asked.append((function.partition(":")[2], arguments.get("step")))
+        if "found" in arguments:
+            replayed = FIRED | {"earlier": {"step": 2, "quantity": "loss"}}
+            artifacts.write_json(arguments["found"], replayed)
 
     monkeypatch.setattr("twinrun.comparison.locate.launch", launch)
     found, _ = located(tmp_path, [(3, "gradients", "encoder.bias")])
-    assert asked == [(3, None), (2, "loss"), (1, "loss")]
-    assert found["sentence"].endswith("Not located, because enough.")
+    assert asked == [("save_start", 3), ("replay", None), ("replay", None)]
+    assert (found["answer"], found["step"]) == ("located", 3)
+    assert "had diverged from the first run at step 2 (loss): the step was rep" in found["sentence"]
 
 
 def no_process(*_, **__):
@@ -216,15 +211,17 @@ def test_what_no_operation_decides_is_not_replayed(
         (
             {"module": "", "parameter": "", "source": "", "differs_in": "inputs"},
             "aten::index_put in the backward pass of Small, was given another input in 3 of 20 "
-            "repeats of step 1, which no operation before it made: another one of the tensors "
-            "that the step starts with (a weight, a buffer, a part of the batch), or one from "
-            "outside of what is traced (a clock, a set, NumPy, another library, another thread).",
+            "repeats of step 1, which no operation before it was seen to make: another one of the "
+            "tensors that the step starts with (a weight, a buffer, a part of the batch), or one "
+            "from outside of what is traced (a clock, a set, NumPy, another library, another "
+            "thread, memory that one of these shares).",
         ),
         (
             {"op": "aten::mul", "parameter": "", "differs_in": "inputs", "numbers": ["1.5", "2.5"]},
             "aten::mul in the backward pass of encoder.embedding, model.py:12, was given another "
             "value by Python (1.5 and 2.5) in 3 of 20 repeats of step 1: a value that differs "
-            "enters here, from outside of torch (a clock, a set, NumPy, another library).",
+            "enters here, from outside of torch (a clock, a set, NumPy, another library, "
+            "what Python has computed from a tensor's values).",
         ),
         (
             {"differs_in": "operations", "parameter": ""},
@@ -258,58 +255,75 @@ def test_a_million_ulp_and_more_say_nothing_and_are_left_out(ulp, words):
 FIRST = {"repeat": 2, "epoch": 1, "step": 3, "cause": "backward"}
 
 
+def without(*roles, differed=0, likely="", op=OP, **first):
+    """Say of two repeats of a pair that differs in the gradients what was not found."""
+    findings = [{"role": role, "op": op | {"position": 1}} if role else None for role in roles]
+    replayed = FIRED | {"repeats": 2, "differed": differed, "findings": findings}
+    first = FIRST | {"quantity": "gradients", "tensor": "encoder.bias"} | first
+    return sentence_without(first, replayed, TRAINING, likely=likely)
+
+
 @pytest.mark.parametrize(
-    ("differed", "beyond", "elsewhere", "words"),
+    ("roles", "options", "words"),
     [
         (
-            0,
-            0,
             [None, None],
-            ["done 2 times from its start, gave the same every time: the cause lies"],
-        ),
-        (
-            0,
-            0,
-            [OP, OP],
+            {},
             [
-                "gave the same gradients every time: the cause lies outside of the replayed step",
-                "What differed first elsewhere, in 2 of 2 repeats, is aten::index_put in the "
-                "backward pass of encoder.embedding",
-                "by data flow it does not reach the gradients.",
+                "Step 3, done 2 times from its start, gave the same gradients (encoder.bias) every "
+                "time: the cause lies outside of the replayed step (a",
+                "or it did not happen again (a race, the order of a set, which is another one in",
             ],
         ),
-        (1, 0, [None, None], ["It differed again in 1 of 2 repeats of step 3, but no operation"]),
-        # Red before: "no operation that reaches it by data flow took or gave other values".
-        (2, 1, [None, None], ["in 1 by operations that also changed what was equal in the pair"]),
+        (
+            ["elsewhere", "elsewhere"],
+            {},
+            [
+                "What differed first elsewhere, in 2 of 2 repeats, is aten::index_put in the "
+                "backward pass of encoder.embedding",
+                "no data flow that is traced leads from it to the gradients (encoder.bias); what",
+            ],
+        ),
+        (
+            [None, None],
+            {"differed": 1},
+            [
+                "It differed again in 1 of 2 repeats of step 3, but no operation that leads to it",
+                "another thread), or is memory that none has written.",
+            ],
+        ),
+        (
+            ["lost", "elsewhere"],
+            {"likely": "It was added."},
+            [
+                "every time. Likely, but not shown: It was added. By data flow it leads to the gra",
+                "what differs was lost on the way (rounded away, not used, or overwritten).",
+            ],
+        ),
+        # Red before: the cause was said to be what is not put back between repeats.
+        (
+            ["beyond the pair", None],
+            {"likely": "It was added.", "differed": 2},
+            ["equal by rounding there, or the repeats differ by something that is not put back"],
+        ),
     ],
 )
-def test_where_no_operation_can_have_done_it_the_sentence_says_what_was_seen(
-    differed, beyond, elsewhere, words
+def test_where_no_operation_was_seen_to_do_it_the_sentence_says_what_was_seen(
+    roles, options, words
 ):
-    replayed = {
-        "step": 3,
-        "repeats": 2,
-        "quantity": "gradients",
-        "differed": differed,
-        "beyond_the_pair": beyond,
-        "firsts": [None, None],
-        "elsewhere": elsewhere,
-        "operations": [],
-    }
-    first = FIRST | {"quantity": "gradients", "tensor": "encoder.bias"}
-    found = sentence_without(first, replayed, TRAINING)
+    """Red before: by data flow an operation did not reach the loss that it leads to."""
+    found = without(*roles, **options)
     assert found.startswith("First to differ, at step 3: gradients (encoder.bias). ")
     for part in words:
         assert part in found
+    assert ("outside of the replayed step" in found) == (options == {})
 
 
 def test_a_cause_outside_of_the_step_may_lie_in_one_that_was_not_traced():
     """Red before: "a schedule, a callback, something between steps" was all that was named."""
-    replayed = {"step": 20, "repeats": 2, "quantity": "loss", "differed": 0, "beyond_the_pair": 0}
-    replayed |= {"firsts": [None, None], "elsewhere": [None, None], "operations": []}
-    first = FIRST | {"quantity": "loss", "tensor": None, "step": 20}
-    assert "keeps in an attribute), or it is a race" in sentence_without(first, replayed, TRAINING)
-    found = sentence_without(first | {"since": 11}, replayed, TRAINING)
+    found = without(None, None, quantity="loss", tensor=None, step=20)
+    assert "keeps in an attribute), or it did not happen again" in found
+    found = without(None, None, quantity="loss", tensor=None, step=20, since=11)
     assert "keeps in an attribute, a step that was not traced, from 11 on), or it" in found
 
 

@@ -72,6 +72,10 @@ def seldom(*case):
         ("OneOfTwo", "buffers", "forward", "aten::mul"),
         ("OneOfTwoColumns", "buffers", "forward", "aten::mul"),
         ("LongerCatByABranch", "buffers", "forward", "aten::exp"),
+        # Red before: "read memory that nobody had written", where it was used.
+        ("DeepCopied", "buffers", "forward", "aten::mul"),
+        seldom("UsesACopy", "buffers", "forward", "aten::mul"),
+        ("Loads", "buffers", "forward", "aten::mm"),
     ],
 )
 def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, phase, op):
@@ -83,6 +87,7 @@ def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, ph
     if module != "SecondGradient":
         assert named["source"].endswith(f"faults_in_a_step.py:{line}")
     assert location["fired"] == location["repeats"]
+    assert named["differs_in"] != "unwritten"
     # Its position is its row of the table; what the record alone has done stands in none.
     is_left_out = module.startswith(("MissingBranch", "LongerCatByABranch"))
     assert (named["position"] is None) == is_left_out
@@ -107,6 +112,64 @@ def test_what_a_process_counts_from_repeat_to_repeat_is_not_named(tmp_path):
     assert "another operation was the first" not in location["sentence"]
 
 
+def test_what_is_rounded_away_in_a_replay_is_a_likely_origin(tmp_path):
+    """Red before: "by data flow it does not reach the loss", and a cause outside of the step."""
+    _, location = audit(tmp_path, module="LostByRounding", faults="faults_in_a_step")
+    assert (location["answer"], location["op"]) == ("not located", None)
+    (line,) = faulty_lines("LostByRounding")
+    assert location["likely"]["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert (location["fired"], location["repeats"]) == (3, 3)
+    assert "gave the same loss every time" in location["sentence"]
+    assert "By data flow it leads to the loss" in location["sentence"]
+    assert "outside of the replayed step" not in location["sentence"]
+    (table,) = tmp_path.rglob("*operations.csv")
+    row = pd.read_csv(table, keep_default_na=False).set_index("position")
+    assert row.loc[location["likely"]["position"]]["op"] == location["likely"]["op"]
+
+
+def test_what_was_equal_in_the_pair_alone_is_no_proof_of_another_cause(tmp_path):
+    """Red before: "the repeats differ by something that is not put back for each of them"."""
+    found, location = audit(tmp_path, module="EqualInThePair", faults="faults_in_a_step")
+    assert found["first_difference"]["quantity"] == "gradients"
+    (line,) = faulty_lines("EqualInThePair")
+    assert (location["answer"], location["op"]) == ("not located", None)
+    assert location["likely"]["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert "also what was equal in the pair: equal by rounding there, or" in location["sentence"]
+
+
+def test_the_step_in_which_the_pair_diverged_is_replayed(tmp_path):
+    """Red before: step 1, and no word that it is another one."""
+    found, location = audit(tmp_path, module="DivergesEarlierAgain", faults="faults_in_a_step")
+    assert found["first_difference"]["step"] == location["step"] == 3
+    (line,) = faulty_lines("DivergesEarlierAgain")
+    assert location["op"]["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert "had diverged from the first run at step 1 (loss)" in location["sentence"]
+
+
+def test_a_training_that_ends_before_the_step_leads_to_no_replay(tmp_path):
+    _, location = audit(tmp_path, module="EndsEarlierAgain", faults="faults_in_a_step")
+    assert (location["answer"], location["repeats"]) == ("not located", 0)
+    said = "because the training that was to repeat the run ended before step 3."
+    assert location["sentence"].endswith(said)
+
+
+def test_memory_that_something_else_has_filled_is_not_said_to_be_unwritten(tmp_path):
+    """Red before: "read memory that nobody had written"."""
+    _, location = audit(tmp_path, module="FilledByNumPy", faults="faults_in_a_step")
+    (line,) = faulty_lines("FilledByNumPy")
+    assert location["op"]["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert "read memory that no operation had written" in location["sentence"]
+    assert "what filled it (NumPy, another library" in location["sentence"]
+
+
+def test_an_operation_of_the_record_alone_is_told_where_nothing_else_differs(tmp_path):
+    """Red before: the step "gave the same every time"."""
+    _, location = audit(tmp_path, module="OfTheRecordAlone", faults="faults_in_a_step")
+    (line,) = faulty_lines("OfTheRecordAlone")
+    assert location["answer"] == "not located"
+    assert f"faults_in_a_step.py:{line}, which one process alone did" in location["sentence"]
+
+
 def test_where_nothing_can_have_done_it_nothing_is_named(tmp_path):
     found, location = audit(tmp_path, module="PythonGenerator", faults="faults_in_a_step")
     assert found["first_difference"]["tensor"] == "python"
@@ -114,7 +177,7 @@ def test_where_nothing_can_have_done_it_nothing_is_named(tmp_path):
     assert "changed outside of the operations that are traced" in location["sentence"]
     # What was seen is said, and that it has not done it.
     assert "aten::lift_fresh in the forward pass" in location["sentence"]
-    assert "by data flow it does not reach" in location["sentence"]
+    assert "no data flow that is traced leads from it to the RNG states" in location["sentence"]
 
 
 def test_every_fault_of_the_module_is_tried():
@@ -126,7 +189,8 @@ def test_every_fault_of_the_module_is_tried():
         if isinstance(value, type) and issubclass(value, faults_in_a_step.Base)
     }
     clean = {"Base", "Throughput", "Memory", "PythonGenerator", "CountsInAClosure"}
-    clean |= {"Chooses"}
+    clean |= {"Chooses", "LostByRounding", "EqualInThePair", "DivergesEarlierAgain"}
+    clean |= {"FilledByNumPy", "OfTheRecordAlone", "EndsEarlierAgain"}
     assert classes - clean == tried
 
 

@@ -167,7 +167,7 @@ def test_memory_that_nothing_has_written(tmp_path):
     assert (op["phase"], op["op"]) == ("forward", "aten::nan_to_num")
     assert op["source"].endswith(f"faults.py:{line_of('unwritten.nan_to_num()')}")
     # Red before: "gave other values from equal inputs, torch documents no remedy for it".
-    assert "read memory that nobody had written" in location["sentence"]
+    assert "read memory that no operation had written" in location["sentence"]
 
 
 def test_weights_that_the_seed_does_not_decide(tmp_path):

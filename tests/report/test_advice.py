@@ -143,7 +143,7 @@ class TestRepeats:
             "of a step, 95% interval 0.650 to 0.690); but it need not be the algorithms that mend "
             "it: no operation was found with which the runs diverge, and deterministic: true also "
             "fixes the order of sets (PYTHONHASHSEED), cuBLAS's workspace "
-            "(CUBLAS_WORKSPACE_CONFIG) and what is read of memory that nobody has written"
+            "(CUBLAS_WORKSPACE_CONFIG) and what is read of memory that no operation has written"
         )
         assert second == (
             "denoiser: the runs of nondeterministic diverge at step 3 in the gradients of "
@@ -245,7 +245,7 @@ class TestRepeats:
         op = self.located(op="aten::lift_fresh", differs_in="inputs", numbers=["3", "4"])
         assert says(repeated(pairs, locations=[op]))[1].endswith(
             "which Python gives another value, from outside of torch (a clock, a set, NumPy, "
-            "another library)"
+            "another library, what Python has computed from a tensor's values)"
         )
 
     def test_runs_that_all_end_in_nan_share_no_weights(self):
@@ -276,7 +276,7 @@ class TestRepeats:
         found = {"op": "aten::index_put", "phase": "backward", "module": "", "source": "m.py:3"}
         found |= {"draws": False, "differs_in": "outputs", **op}
         of = {"study": "reproducibility", "workload": "denoiser", "variant": "nondeterministic"}
-        return {**of, "seed": 1, "op": found, "repeats": 20}
+        return {**of, "seed": 1, "op": found, "likely": None, "repeats": 20}
 
     def test_memory_that_nobody_wrote_has_a_remedy(self):
         """Red before: "torch documents no remedy for it"."""
@@ -285,11 +285,13 @@ class TestRepeats:
         first, second = says(replace(repeated(pairs, locations=[op]), runs=runs))
         assert "switch deterministic algorithms on" not in first
         assert first.endswith(
-            "; but the runs diverge at aten::clamp at m.py:3, which reads memory that nobody has "
-            "written: write it before it is read (torch.zeros for torch.empty); deterministic: "
+            "; but the runs diverge at aten::clamp at m.py:3, which reads memory that no operation "
+            "has written: write it before it is read (torch.zeros for torch.empty); deterministic: "
             "true fills it with NaN, as long as fill_uninitialized_memory is on"
         )
-        assert "which reads memory that nobody has written: write it before it is read" in second
+        assert (
+            "which reads memory that no operation has written: write it before it is read" in second
+        )
 
     @pytest.mark.parametrize("variant", ["deterministic", "serial"])
     @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ class TestRepeats:
     def test_a_step_that_did_not_differ_again_is_not_blamed(self):
         """Red before: "look for an operation of the forward pass that is not reproducible"."""
         pairs, runs = self.doubted("abcc")
-        again = {**self.located(), "op": None}
+        again = {**self.located(), "op": None, "likely": None}
         _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
         assert "no operation of that step was seen to do it, done again 20 times: look" in second
 
@@ -351,6 +353,16 @@ class TestRepeats:
         _, second = says(repeated([*pairs, pair("deterministic", "equal")]))
         assert "user_factors: look for an operation of the backward pass" in second
         assert second.endswith("; so it is for 2 of the 3 seeds that differ")
+
+    def test_an_operation_that_is_likely_to_have_done_it_is_named(self):
+        """Red before: "look outside of the step"."""
+        pairs, runs = self.doubted("abcc")
+        located = self.located(op="aten::add")
+        again = {**located, "op": None, "likely": located["op"]}
+        _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
+        assert "no operation of that step was seen to do it, done again 20 times, but" in second
+        assert "aten::add at m.py:3 (backward) leads to what differs, and differed: look" in second
+        assert "outside of the step" not in second
 
     @pytest.mark.parametrize(("at", "is_named"), [(2, True), (3, False)])
     def test_a_resumption_before_it_is_named_too(self, at, is_named):

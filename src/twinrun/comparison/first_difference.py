@@ -5,7 +5,6 @@ first quantity in the order of cause and effect (see `causes`), then the first t
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -36,15 +35,6 @@ WORDS: dict[str, Quantity] = {
     "optimizer": "optimizer state",
     "parameters": "parameters",
 }
-
-
-class Moved(TypedDict):
-    """Where a training that was to repeat a run differed from it, before the step asked for."""
-
-    step: int
-    """From 1."""
-    quantity: str
-    """What differed first in it."""
 
 
 def first_difference(

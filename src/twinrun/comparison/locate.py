@@ -2,9 +2,9 @@
 
 Only for a pair that differs, and only where the first difference arises inside a step, is anything
 computed: one fresh process trains up to the step in which the pair diverged and saves what that
-step starts with (where a race fires before it, another one does so up to that earlier step); two
-more do the step from there, with every operation fingerprinted (see `replay`). A race need not fire
-again: the step is repeated, and the answer says how often it did. Of any other difference the class
+step starts with; two more do the step from there, with every operation fingerprinted (see
+`replay`). A race need not fire again, nor the loss be another one where what it is made from is:
+the step is repeated, and the answer says how often it was. Of any other difference the class
 of its cause is all there is to say. Does without torch: a pair that is equal costs a look at its
 comparison.
 """
@@ -18,22 +18,23 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
-from twinrun.comparison.first_difference import Moved
 from twinrun.comparison.location_words import (
     AT_RESUMPTION,
     beginning,
     sentence_of,
     sentence_without,
+    strayed,
 )
 from twinrun.comparison.pair_records import (
     ComparedRow,
     Comparison,
     FirstDifference,
     Location,
-    Replayed,
+    Operation,
     read_comparisons,
     write_locations,
 )
+from twinrun.comparison.replay_results import Replayed, of_role
 from twinrun.config.definitions import Replay, Training, Variant
 from twinrun.errors import sentence_of as sentence_of_error
 from twinrun.formatting import plural
@@ -119,6 +120,7 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
         cause=None,
         step=None,
         op=None,
+        likely=None,
         repeats=0,
         fired=0,
         sentence="",
@@ -186,18 +188,9 @@ def _replayed(run: Training, first: FirstDifference, recorded: Path) -> Replayed
     # The start is a pickle, because a batch may be any object: it never leaves this folder.
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         start, found = f"{folder}/start.pt", f"{folder}/found.json"
-        saving = {"run": run, "recorded": str(recorded.absolute()), "start": start}
-        step, quantity = first["step"], None
-        # A race may have this training diverge before the step: then that one is saved, by another
-        # training. Of races that fire at random, the k-th training moves the step with a chance of
-        # 1 in k + 1, so that 1.7 trainings are enough on average. Each moves it to an earlier one.
-        while not Path(start).exists():
-            moved = f"{folder}/moved_from_{step}.json"
-            asked = saving | {"step": step, "quantity": quantity, "moved": moved}
-            launch("twinrun.comparison.replay:save_start", asked, environment)
-            if not Path(start).exists():
-                found_earlier = artifacts.read_record(moved, Moved)
-                step, quantity = found_earlier["step"], found_earlier["quantity"]
+        saving = {"run": run, "step": first["step"], "start": start}
+        saving |= {"recorded": str(recorded.absolute())}
+        launch("twinrun.comparison.replay:save_start", saving, environment)
         # The record comes from a process of its own. What a process decides once, as the order of
         # a set of strings, is the same in all repeats of one process.
         replaying = {"run": run, "start": start, "record": folder, "repeats": REPEATS}
@@ -219,27 +212,39 @@ def _judge(
     departed: str | None,
 ) -> None:
     """Put into a location what the replays found."""
-    fired = [op for op in replayed["firsts"] if op is not None]
-    step, found["repeats"] = replayed["step"], replayed["repeats"]
-    if not fired:
-        found["sentence"] = sentence_without(first, replayed, run)
-        return
+    found["repeats"] = replayed["repeats"]
+    fired = of_role(replayed, "origin")
+    if fired:
+        op, same = _told_of(fired)
+        found["answer"], found["op"] = "located", op
+        # The operation knows better than the fingerprints of whole steps.
+        phase = "optimizer" if op["phase"] == AFTER else op["phase"]
+        found["cause"] = "RNG state" if op["draws"] else phase
+    else:
+        fired = of_role(replayed, "beyond the pair") or of_role(replayed, "lost")
+        op, same = _told_of(fired) if fired else (None, 0)
+        found["likely"] = op
+    found["fired"] = same
+    said = ""
+    if op is not None:
+        said = sentence_of(
+            op, step=first["step"], fired=same, repeats=found["repeats"], run=run, departed=departed
+        )
+        if len(fired) > same:
+            said += f" In {plural(len(fired) - same, 'other')} another operation was the first."
+    if found["op"] is None:
+        said = sentence_without(first, replayed, run, likely=said)
+    found["sentence"] = " ".join([said, *strayed(replayed)])
+
+
+def _told_of(ops: list[Operation]) -> tuple[Operation, int]:
+    """Return the operation that is told of those of several repeats, and of how many it is."""
     # The first repeat that diverged: in a later one what a process keeps from repeat to repeat may
     # be another, because of it. Its operations are the ones kept.
-    op = fired[0].copy()
+    op = ops[0].copy()
     # Of tensors in another order any may be the first.
     parts = [p for p in SAME if p != "parameter" or op["differs_in"] != "tensors"]
-    same = [other for other in fired if all(other[part] == op[part] for part in parts)]
+    same = [other for other in ops if all(other[part] == op[part] for part in parts)]
     if len({other["parameter"] for other in same}) > 1:
         op["parameter"] = ""
-    found["answer"], found["op"], found["fired"] = "located", op, len(same)
-    # The operation knows better than the fingerprints of whole steps, and a race may have moved
-    # the step that was saved.
-    phase = "optimizer" if op["phase"] == AFTER else op["phase"]
-    found["cause"], found["step"] = "RNG state" if op["draws"] else phase, step
-    found["sentence"] = sentence_of(
-        op, step=step, fired=len(same), repeats=found["repeats"], run=run, departed=departed
-    )
-    if len(fired) > len(same):
-        others = plural(len(fired) - len(same), "other")
-        found["sentence"] += f" In {others} another operation was the first."
+    return op, len(same)

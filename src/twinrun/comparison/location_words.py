@@ -7,7 +7,8 @@ import re
 
 from twinrun.comparison.advice import UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.pair_records import FirstDifference, Operation, Replayed
+from twinrun.comparison.pair_records import FirstDifference, Operation
+from twinrun.comparison.replay_results import Replayed, of_role
 from twinrun.comparison.ulps import MOST_ULP
 from twinrun.config.definitions import Training
 from twinrun.formatting import count, plural
@@ -20,6 +21,8 @@ PHASES: dict[Phase, str] = {
     "after update": "code behind the optimizer's step",
 }
 OUTSIDE = "a clock, a set, NumPy, another library"
+# A number that Python has read from a tensor is followed only as long as it stays as it is.
+BY_PYTHON = f"{OUTSIDE}, what Python has computed from a tensor's values"
 # Operations are traced in the thread that trains, and in those of the backward pass.
 UNTRACED = f"{OUTSIDE}, another thread"
 
@@ -56,16 +59,20 @@ def sentence_of(
         values = f" ({op['numbers'][0]} and {op['numbers'][1]})" if _is_short(op) else ""
         return (
             f"{name} was given another value by Python{values} {how_often}: a value that differs "
-            f"enters here, from outside of torch ({OUTSIDE})."
+            f"enters here, from outside of torch ({BY_PYTHON})."
         )
     if op["differs_in"] == "inputs":
         return (
-            f"{name} was given another input {how_often}, which no operation before it made: "
-            f"another one of the tensors that the step starts with (a weight, a buffer, a part of "
-            f"the batch), or one from outside of what is traced ({UNTRACED})."
+            f"{name} was given another input {how_often}, which no operation before it was seen to "
+            f"make: another one of the tensors that the step starts with (a weight, a buffer, a "
+            f"part of the batch), or one from outside of what is traced ({UNTRACED}, memory that "
+            f"one of these shares)."
         )
     if op["differs_in"] == "unwritten":
-        return f"{name} read memory that nobody had written {how_often}: {UNWRITTEN_ADVICE}."
+        return (
+            f"{name} read memory that no operation had written {how_often}: {UNWRITTEN_ADVICE}; or "
+            f"else what filled it (NumPy, another library, another thread) gave other values."
+        )
     if op["draws"]:
         return (
             f"{name} drew other random numbers {how_often}: seed its generator from the run's seed."
@@ -74,51 +81,96 @@ def sentence_of(
     return f"{name} gave other values from equal inputs {how_often}{_size(op)}; {remedy}."
 
 
-def sentence_without(first: FirstDifference, replayed: Replayed, run: Training) -> str:
-    """Say what was seen where no operation can have made the runs diverge."""
-    step, repeats, differed = replayed["step"], replayed["repeats"], replayed["differed"]
-    quantity = replayed["quantity"]
-    if not differed:
-        same = f"the same {quantity}" if any(replayed["elsewhere"]) else "the same"
-        unseen = ""
-        if "since" in first:
-            unseen = f", a step that was not traced, from {count(first['since'])} on"
-        found = (
-            f"Step {count(step)}, done {repeats} times from its start, gave {same} every time: the "
-            f"cause lies outside of the replayed step (a schedule, a callback, a value that the "
-            f"module keeps in an attribute{unseen}), or it is a race that did not happen again."
+def sentence_without(
+    first: FirstDifference, replayed: Replayed, run: Training, *, likely: str
+) -> str:
+    """Say what was seen where no operation can be said to have made the runs diverge.
+
+    Args:
+        first: what differed first in the pair.
+        replayed: what the repeats showed.
+        run: of the training.
+        likely: what is said of an operation that is likely to have done it; empty of none.
+    """
+    quantity, step, repeats = _quantity(first), count(first["step"]), replayed["repeats"]
+    said = f"{beginning(first)}. "
+    if of_role(replayed, "beyond the pair"):
+        return (
+            f"{said}Likely, but not shown: {likely} It made the {quantity} differ here, and also "
+            f"what was equal in the pair: equal by rounding there, or the repeats differ by "
+            f"something that is not put back for each of them (a counter outside of the module, "
+            f"another library)."
         )
-    elif replayed["beyond_the_pair"]:
-        found = (
-            f"It differed again in {differed} of {repeats} repeats of step {count(step)}, in "
-            f"{replayed['beyond_the_pair']} by operations that also changed what was equal in the "
-            f"pair: the repeats differ by something that is not put back for each of them (a "
-            f"counter outside of the module, another library)."
+    if replayed["differed"]:
+        said += (
+            f"It differed again in {replayed['differed']} of {repeats} repeats of step {step}, but "
+            f"no operation that leads to it by data flow made it differ: it was changed outside of "
+            f"the operations that are traced ({UNTRACED}), or is memory that none has written."
         )
     else:
-        found = (
-            f"It differed again in {differed} of {repeats} repeats of step {count(step)}, but no "
-            f"operation that reaches it by data flow took or gave other values: it was changed "
-            f"outside of the operations that are traced ({UNTRACED})."
+        said += (
+            f"Step {step}, done {repeats} times from its start, gave the same {quantity} every "
+            f"time{'' if likely else _because(first)}."
         )
-    elsewhere = [op for op in replayed["elsewhere"] if op is not None]
-    if not elsewhere:
-        return f"{beginning(first)}. {found}"
-    often = f"in {len(elsewhere)} of {repeats} repeats"
+    if not likely:
+        return f"{said}{_elsewhere(replayed, quantity, run)}"
     return (
-        f"{beginning(first)}. {found} What differed first elsewhere, {often}, is "
-        f"{_name(elsewhere[0], run)}: by data flow it does not reach the {quantity}."
+        f"{said} Likely, but not shown: {likely} By data flow it leads to the {quantity}; what "
+        f"differs was lost on the way (rounded away, not used, or overwritten)."
     )
+
+
+def _because(first: FirstDifference) -> str:
+    unseen = ""
+    if "since" in first:
+        unseen = f", a step that was not traced, from {count(first['since'])} on"
+    return (
+        f": the cause lies outside of the replayed step (a schedule, a callback, a value that the "
+        f"module keeps in an attribute{unseen}), or it did not happen again (a race, the order of "
+        f"a set, which is another one in each process)"
+    )
+
+
+def _elsewhere(replayed: Replayed, quantity: str, run: Training) -> str:
+    """Say what else differed; nothing if nothing did."""
+    elsewhere = of_role(replayed, "elsewhere")
+    if not elsewhere:
+        return ""
+    said = (
+        f" What differed first elsewhere, in {len(elsewhere)} of {replayed['repeats']} repeats, is "
+        f"{_name(elsewhere[0], run)}"
+    )
+    if elsewhere[0]["position"] is None:
+        return f"{said}, which one process alone did."
+    return (
+        f"{said}: no data flow that is traced leads from it to the {quantity}; what Python, NumPy "
+        f"or another library computes from a tensor's values is not traced."
+    )
+
+
+def strayed(replayed: Replayed) -> list[str]:
+    """Say that the training that led to the step was not the run's to the end, if so."""
+    earlier = replayed["earlier"]
+    if earlier is None:
+        return []
+    return [
+        f"The training that led to step {count(replayed['step'])} once more had diverged from the "
+        f"first run at step {count(earlier['step'])} ({earlier['quantity']}): the step was "
+        f"repeated from what that training had come to."
+    ]
 
 
 def beginning(first: FirstDifference) -> str:
     """Say what differed first between the runs, and when."""
     if "values" in first or "since" in first:
         return f"First to differ, {clause_of(first)}"
-    tensor = f" ({first['tensor']})" if first["tensor"] else ""
     if not first["step"]:
-        return f"First to differ, before the first step: {first['quantity']}{tensor}"
-    return f"First to differ, at step {count(first['step'])}: {first['quantity']}{tensor}"
+        return f"First to differ, before the first step: {_quantity(first)}"
+    return f"First to differ, at step {count(first['step'])}: {_quantity(first)}"
+
+
+def _quantity(first: FirstDifference) -> str:
+    return f"{first['quantity']} ({first['tensor']})" if first["tensor"] else first["quantity"]
 
 
 def _name(op: Operation, run: Training) -> str:

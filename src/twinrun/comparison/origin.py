@@ -88,6 +88,10 @@ def _pairs(recorded: Sequence[str], own: Sequence[str]) -> list[tuple[str, str]]
     return [(left, right) for left, right in pairs if left != right]
 
 
+def _is_in(use: Use, lanes: set[Lane]) -> bool:
+    return use.lane is None or None in lanes or use.lane in lanes
+
+
 class Slice:
     """The operations of a repeat, to go back through them."""
 
@@ -106,15 +110,26 @@ class Slice:
                 if pair[0] not in TRUTHS:
                     self._read_back.setdefault(pair, []).append(index)
 
-    def reached(self, targets: Iterable[Target]) -> dict[int, set[Lane]]:
-        """Return the operations whose differing values make up the targets, with their lanes."""
+    def reached(
+        self, targets: Iterable[Target], *, by_equal_values: bool = False
+    ) -> dict[int, set[Lane]]:
+        """Return the operations whose differing values make up the targets, with their lanes.
+
+        Args:
+            targets: where to go back from.
+            by_equal_values: whether to go along values that are equal, too, as what rounding leaves
+                of other ones.
+        """
+        makers, read = self._differing_makers, self._differing_reads
+        if by_equal_values:
+            makers, read = self._possible_makers, self._reads
         found: dict[int, set[Lane]] = {}
         to_follow = [(region, before) for regions, before in targets for region in regions]
         while to_follow:
             region, before = to_follow.pop()
             made = [
                 (index, self._steps[index].flow.writes[position].lane)
-                for index, position in self._differing_makers(region, before)
+                for index, position in makers(region, before)
             ]
             while made:
                 index, lane = made.pop()
@@ -122,7 +137,7 @@ class Slice:
                 if lane in lanes:
                     continue
                 lanes.add(lane)
-                reads = self._differing_reads(index, {lane})
+                reads = read(index, {lane})
                 to_follow += [(region, index) for use in reads for region in use.regions]
                 numbers = self._steps[index].numbers
                 made += [
@@ -135,6 +150,20 @@ class Slice:
         found = (self._origin(index, lanes) for index, lanes in reached.items())
         origins = (origin for origin in found if origin is not None)
         return sorted(origins, key=lambda origin: origin.index)
+
+    def differing(self, reached: dict[int, set[Lane]]) -> dict[int, set[Lane]]:
+        """Return those among operations that differ in what reaches the targets."""
+        return {index: lanes for index, lanes in reached.items() if self._differs(index, lanes)}
+
+    def _differs(self, index: int, lanes: set[Lane]) -> bool:
+        step = self._steps[index]
+        written = zip(step.flow.writes, step.writes_differ, strict=True)
+        return (
+            not step.is_known
+            or bool(step.numbers)
+            or bool(self._differing_reads(index, lanes))
+            or any(differs and _is_in(use, lanes) for use, differs in written)
+        )
 
     def _origin(self, index: int, lanes: set[Lane]) -> DifferenceOrigin | None:
         """Return an operation as an origin; None if it but handed on what it was given."""
@@ -205,13 +234,13 @@ class Slice:
                     return index
         return None
 
+    def _reads(self, index: int, lanes: set[Lane]) -> list[Use]:
+        return [use for use in self._steps[index].flow.reads if _is_in(use, lanes)]
+
     def _differing_reads(self, index: int, lanes: set[Lane]) -> list[Use]:
         step = self._steps[index]
-        return [
-            use
-            for use, differs in zip(step.flow.reads, step.reads_differ, strict=True)
-            if differs and (use.lane is None or None in lanes or use.lane in lanes)
-        ]
+        reads = zip(step.flow.reads, step.reads_differ, strict=True)
+        return [use for use, differs in reads if differs and _is_in(use, lanes)]
 
     def _readers(self, pair: tuple[str, str], before: int) -> list[int]:
         """Return the operations that had handed this pair of numbers to Python."""
@@ -223,6 +252,13 @@ class Slice:
     def _differing_makers(self, region: Region, before: int) -> Iterator[tuple[int, int]]:
         for index, position in self._makers(region, before):
             if self._steps[index].writes_differ[position]:
+                yield index, position
+
+    def _possible_makers(self, region: Region, before: int) -> Iterator[tuple[int, int]]:
+        for index, position in self._makers(region, before):
+            step = self._steps[index]
+            # What is drawn from a generator does not round its state: an equal one hides nothing.
+            if step.writes_differ[position] or not step.flow.writes[position].is_generator:
                 yield index, position
 
     def _makers(self, region: Region, before: int) -> Iterator[tuple[int, int]]:

@@ -196,7 +196,7 @@ class Operation(TypedDict):
     draws: bool
     """Whether it drew other random numbers."""
     differs_in: DiffersIn
-    """`outputs` of equal inputs, `inputs` that no operation before it made, other `tensors` of
+    """`outputs` of equal inputs, `inputs` that no operation was seen to make, other `tensors` of
     those that both processes have, memory that is `unwritten`, or other operations."""
     numbers: NotRequired[list[str]]
     """An argument that is no tensor, as it was in each process; absent where none differs."""
@@ -233,27 +233,6 @@ class ComparedRow(OpRow):
     """|second - first| / |first|."""
 
 
-class Replayed(TypedDict):
-    """What the repeats of a step showed."""
-
-    step: int
-    """The step that was done again."""
-    repeats: int
-    """How often."""
-    quantity: str
-    """What was followed back: that which differed first."""
-    differed: int
-    """In how many repeats it differed."""
-    beyond_the_pair: int
-    """In how many of these by operations alone that also changed what was equal in the pair."""
-    firsts: list[Operation | None]
-    """For each repeat the first operation that made it differ; None where there is none."""
-    elsewhere: list[Operation | None]
-    """For each repeat without, the first operation that differed and does not reach it."""
-    operations: list[ComparedRow]
-    """The operations of the first repeat with one: rows of the table."""
-
-
 class Location(TypedDict):
     """Where the runs of a seed diverge."""
 
@@ -268,13 +247,16 @@ class Location(TypedDict):
     cause: Cause | None
     """The class of the cause; None where nothing differed at any step."""
     step: int | None
-    """The one that was replayed, or in which the runs diverged."""
+    """In which the runs diverged; it is the one that was done again."""
     op: Operation | None
     """The operation; None where none was found."""
+    likely: Operation | None
+    """Where none was found: one that differed in what the quantity is computed from, and was not
+    seen to make it differ, or made differ what was equal in the pair, too."""
     repeats: int
     """How often the step was done again."""
     fired: int
-    """In how many of these an operation was found with which the two processes diverged."""
+    """In how many of these that operation, found or likely, differed."""
     sentence: str
     """All of it, for a reader."""
 

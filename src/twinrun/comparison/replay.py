@@ -1,11 +1,11 @@
 """What locating a difference does in fresh processes: save a step's start, and replay the step.
 
 `save_start` trains as the run did, up to the step in which the pair diverged, and saves all that
-the step starts with. If a race makes this training diverge from the run earlier, it says at which
-step, and is asked for that one: so it keeps no copy of any step on its way. `replay` does that step
-again, as often as asked, always from the saved start, with every operation fingerprinted; the first
-process to replay leaves a record, the second is compared with it. Both go through Lightning's
-Trainer, so that every hook of the module is called.
+the step starts with. This training, too, may diverge from the run before: it is led to that step
+all the same, and notes where. `replay` does the step again, as often as asked, always from the
+saved start, with every operation fingerprinted; the first process to replay leaves a record, the
+second is compared with it. Both go through Lightning's Trainer, so that every hook of the module is
+called.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,15 +21,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from twinrun import artifacts, run_files
 from twinrun.checkpoint.stop_request import Stopped
-from twinrun.comparison.first_difference import WORDS, Moved
+from twinrun.comparison.first_difference import WORDS
 from twinrun.comparison.module_attributes import attribute_fingerprints_of
-from twinrun.comparison.pair_records import Replayed
 from twinrun.comparison.replay_record import Comparer, StepRecorder
+from twinrun.comparison.replay_results import EarlierDifference, Replayed
 from twinrun.comparison.replayed_step import Replayer, Start
 from twinrun.comparison.step_state import state_of
 from twinrun.comparison.tables import QUANTITIES
 from twinrun.config.definitions import Training
 from twinrun.copied_batches import copied
+from twinrun.errors import TwinrunError
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.assemble import assembled, trainer_of
 
@@ -38,29 +39,28 @@ BATCH_HOOKS = (
 )
 
 
-def save_start(
-    run: Training, *, step: int, recorded: str, start: str, moved: str, quantity: str | None = None
-) -> None:
-    """Train up to a step and save what it starts with, or say that the training diverged before.
+def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
+    """Train up to a step and save what it starts with.
 
     Args:
         run: what the pair's runs were made of.
         step: the step in which the pair diverged, from 1.
         recorded: run.json of the first run of the pair; its steps.csv lies beside it.
         start: path of the file.
-        moved: path of the JSON, a `first_difference.Moved`, that is written in its place.
-        quantity: what differed first there, if an earlier attempt has moved the step.
+
+    Raises:
+        TwinrunError: this training ends before the step.
     """
     # As text: fingerprints without a letter would be read as numbers.
     steps = artifacts.read_csv(run_files.verified(recorded, "steps.csv"), types=str)
     tracer = Tracer()
     tracer.host_step = run.variant.traced.start  # as the run had it, which traced fewer steps
-    saver = _Saver(tracer, steps, step, quantity, Path(start))
+    saver = _Saver(tracer, steps, step, Path(start))
     # The tracer first: the saver looks at the row that it has just written.
     with _trained(run, [tracer, saver]) as (trainer, module, data):
         _fit(trainer, module, data)
-    if saver.moved is not None:
-        artifacts.write_record(moved, saver.moved, Moved)
+    if not Path(start).exists():
+        raise TwinrunError(f"the training that was to repeat the run ended before step {step}")
 
 
 def replay(
@@ -87,9 +87,6 @@ def replay(
     # Written by `save_start`, a moment ago; mapped, so that the system may let go of what it holds
     # in its own memory. A GPU holds its part throughout.
     saved: Start = torch.load(start, weights_only=False, mmap=True)
-    # Where a race moved the step, the tensor that differed is not known.
-    if saved["quantity"] is not None:
-        quantity, tensor = saved["quantity"], None
     comparer = None
     replayer: Replayer
     if found is None:
@@ -167,16 +164,13 @@ def _fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningData
 
 
 class _Saver(pl.Callback):
-    """Saves the start of a step; ends the training earlier where it diverges from the record."""
+    """Saves the start of a step, and notes where the training diverges from the record before."""
 
-    def __init__(
-        self, tracer: Tracer, recorded: pd.DataFrame, step: int, quantity: str | None, path: Path
-    ) -> None:
+    def __init__(self, tracer: Tracer, recorded: pd.DataFrame, step: int, path: Path) -> None:
         self._tracer, self._recorded, self._step, self._path = tracer, recorded, step, path
-        self._quantity = quantity
         # A run may have been traced at some steps alone.
         self._rows = {int(number): row for row, number in enumerate(recorded["step"])}
-        self.moved: Moved | None = None
+        self._earlier: EarlierDifference | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._at_start = attribute_fingerprints_of(pl_module, trainer.optimizers)
@@ -193,7 +187,7 @@ class _Saver(pl.Callback):
             # A view of the data would take all of them along.
             batch=copied(batch),
             state=state_of(trainer, pl_module, self._at_start),
-            quantity=self._quantity,
+            earlier=self._earlier,
         )
         torch.save(start, self._path)
         raise Stopped
@@ -201,12 +195,11 @@ class _Saver(pl.Callback):
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         row = self._tracer.last_row()
         values = cast(Mapping[str, object], row)
-        if row["step"] not in self._rows:
+        if self._earlier is not None or row["step"] not in self._rows:
             return
         recorded = self._recorded.iloc[self._rows[row["step"]]]
         known = {name: key for name, key in QUANTITIES.items() if key in recorded}
         differing = [name for name, key in known.items() if recorded[key] != values[key]]
         if differing:
             quantity = WORDS.get(differing[0], differing[0])
-            self.moved = Moved(step=row["step"], quantity=quantity)
-            raise Stopped
+            self._earlier = EarlierDifference(step=row["step"], quantity=quantity)

@@ -4,11 +4,12 @@ Each repeat is compared with the same repeat of the record. What a process count
 repeat, in a closure or in a module's global, nobody can put back; it is the same in both.
 
 Of each repeat that diverges the origin is kept: the first operation whose differing values reach
-what differed first in the pair (see `origin`). Where there is none, what differed first elsewhere
-is kept, to be said, not to be blamed.
+what differed first in the pair (see `origin`). Where there is none, the first one is kept that
+leads to it, though what differs is lost on the way; else what differed first elsewhere, to be said,
+not to be blamed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -16,8 +17,15 @@ import torch
 
 from twinrun.comparison.causes import CAUSE_OF_QUANTITY
 from twinrun.comparison.distances import Distances, distances
-from twinrun.comparison.origin import DifferenceOrigin, Slice, Step, Target, step_of
-from twinrun.comparison.pair_records import ComparedRow, Operation, Replayed
+from twinrun.comparison.named_operation import (
+    Repeat,
+    behind_updates,
+    first_differing,
+    missing_operation,
+    operation_of,
+)
+from twinrun.comparison.origin import Lane, Slice, Target, step_of
+from twinrun.comparison.pair_records import ComparedRow
 from twinrun.comparison.replay_files import (
     OF_FIRST,
     OF_FURTHER,
@@ -32,6 +40,7 @@ from twinrun.comparison.replay_files import (
     write_marks,
     write_operations,
 )
+from twinrun.comparison.replay_results import Finding, Replayed
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
 from twinrun.trace.op_rows import AFTER, OpRow
 from twinrun.trace.op_tracer import OpTracer, content_of
@@ -97,12 +106,10 @@ class Comparer(Replayer):
         self._operations: list[ComparedRow] = []
         self._found = Replayed(
             step=start["step"],
+            earlier=start["earlier"],
             repeats=repeats,
-            quantity=quantity,
             differed=0,
-            beyond_the_pair=0,
-            firsts=[],
-            elsewhere=[],
+            findings=[],
             operations=[],
         )
 
@@ -136,38 +143,55 @@ class Comparer(Replayer):
         rows, self._rows = self._rows, []
         pairs = zip(tracer.rows, tracer.flows, strict=True)
         steps = [step_of(row, flow, self._recorded.get(key_of(row))) for row, flow in pairs]
-        differing = self._differing(marks)
-        found = [mark for mark in differing if mark.quantity == self._quantity]
-        # A race may move to another tensor of the quantity.
-        found = [mark for mark in found if mark.name == self._tensor] or found
+        repeat = Repeat(rows=rows, steps=steps, recorded=self._recorded, updated=self.updated)
         whole = Slice(steps)
+        found = self._of_the_pair(self._differing(marks))
         reached = whole.reached(_targets(found))
-        # These were equal in the pair: what made them differ here has not made it diverge.
-        earlier = [
-            mark for mark in differing if ORDER.index(mark.quantity) < ORDER.index(self._quantity)
-        ]
-        excluded = whole.reached(_targets(earlier))
-        every = whole.origins(reached)
-        origins = [o for o in every if o.index not in excluded]
-        first = self._operation(origins[0], rows, steps) if origins else None
-        first = first or self._left_out(marks, found, rows)
+        finding = self._origin(whole, reached, marks, repeat) or self._beside(whole, marks, repeat)
         self._found["differed"] += bool(found)
-        self._found["beyond_the_pair"] += bool(every and first is None)
-        self._found["firsts"].append(first)
-        self._found["elsewhere"].append(None if first else self._elsewhere(rows, steps, reached))
+        self._found["findings"].append(finding)
         for index in reached:
             rows[index]["reaches"] = True
-        for index in self._behind_updates(rows):  # last: by its phase a row is found in the record
+        for index in behind_updates(repeat):  # last: by its phase a row is found in the record
             rows[index]["phase"] = AFTER
-        if first is not None and not self._operations:
+        if finding is None or finding["role"] == "elsewhere":
+            return
+        if finding["role"] == "origin" and not self._operations:
             self._operations = rows
+        self._found["operations"] = self._operations or self._found["operations"] or rows
 
     def summary(self) -> Replayed:
         """Return what was found."""
-        found = self._found
-        found["repeats"] = self._done
-        found["operations"] = self._operations
-        return found
+        self._found["repeats"] = self._done
+        return self._found
+
+    def _origin(
+        self, whole: Slice, reached: dict[int, set[Lane]], marks: Sequence[Mark], repeat: Repeat
+    ) -> Finding | None:
+        """Return the operation that made differ what differed first in the pair; None if none."""
+        differing = self._differing(marks)
+        # These were equal in the pair: what made them differ here may not have made it diverge.
+        before = ORDER.index(self._quantity)
+        earlier = [mark for mark in differing if ORDER.index(mark.quantity) < before]
+        excluded = whole.reached(_targets(earlier))
+        every = whole.origins(reached)
+        for origin in every:
+            if origin.index not in excluded:
+                return Finding(role="origin", op=operation_of(origin, repeat))
+        wanted = self._recorded_contents(marks, self._of_the_pair(differing))
+        if missing := missing_operation(repeat, wanted):
+            return Finding(role="origin", op=missing)
+        if every:
+            return Finding(role="beyond the pair", op=operation_of(every[0], repeat))
+        return None
+
+    def _beside(self, whole: Slice, marks: Sequence[Mark], repeat: Repeat) -> Finding | None:
+        """Return the first operation that differs without making the same differ; None if none."""
+        leading = whole.reached(_targets(self._of_the_pair(marks)), by_equal_values=True)
+        if lost := whole.origins(whole.differing(leading)):
+            return Finding(role="lost", op=operation_of(lost[0], repeat))
+        elsewhere = first_differing(repeat, without=leading)
+        return Finding(role="elsewhere", op=elsewhere) if elsewhere else None
 
     def _differing(self, marks: Iterable[Mark]) -> list[Mark]:
         return [
@@ -176,107 +200,20 @@ class Comparer(Replayer):
             if self._contents.get(key) != mark.content
         ]
 
-    def _operation(
-        self, origin: DifferenceOrigin, rows: Sequence[ComparedRow], steps: Sequence[Step]
-    ) -> Operation:
-        """Return what is said of an origin."""
-        elsewhere = self._done_elsewhere(origin, rows)
-        position = None if elsewhere else origin.index + 1
-        row, step = elsewhere or rows[origin.index], steps[origin.index]
-        # Of a generator that nobody can follow it is all that is known.
-        unseen = row["draws"] and not any(use.is_generator for use in step.flow.reads)
-        # What the row holds beside its fingerprints, module and phase above all.
-        known = {key: value for key, value in row.items() if key in Operation.__annotations__}
-        differs_in = "operations" if elsewhere else origin.differs_in
-        if differs_in == "inputs" and self._is_chosen(origin, rows, steps):
-            differs_in = "tensors"
-        found = cast(Operation, {**known, "position": position, "differs_in": differs_in})
-        if position is not None and origin.index in self._behind_updates(rows):
-            found["phase"] = AFTER
-        found.pop("numbers", None)  # all of them; only those that differ are told
-        found["draws"] = origin.draws or (unseen and differs_in == "outputs")
-        if origin.is_number:
-            found["numbers"] = list(step.numbers[0]) if step.numbers else []
-        return found
+    def _of_the_pair(self, marks: Sequence[Mark]) -> list[Mark]:
+        """Return those of what differed first in the pair."""
+        found = [mark for mark in marks if mark.quantity == self._quantity]
+        # A race may move to another tensor of the quantity.
+        return [mark for mark in found if mark.name == self._tensor] or found
 
-    def _behind_updates(self, rows: Sequence[ComparedRow]) -> range:
-        """Return which operations come behind the last update, unless a backward pass follows.
-
-        Where a module optimizes manually, only the end of its step tells.
-        """
-        begin = len(rows) if self.updated is None else self.updated
-        is_forward = all(row["phase"] == "forward" for row in rows[begin:])
-        return range(begin, len(rows)) if is_forward else range(0)
-
-    def _done_elsewhere(
-        self, origin: DifferenceOrigin, rows: Sequence[ComparedRow]
-    ) -> OpRow | None:
-        """Return the operation of which the record alone has the output; None if both have it."""
-        recorded = self._recorded.get(key_of(rows[origin.index]))
-        if origin.other_read is None or recorded is None:
-            return None
-        given, own = recorded["reads"], {key_of(row) for row in rows}
-        is_as_many = len(given) == len(rows[origin.index]["reads"])
-        wanted = {given[origin.other_read]} if is_as_many else set(given)
-        wanted -= set(rows[origin.index]["reads"])
-        for key, row in self._recorded.items():
-            if key not in own and wanted & set(row["writes"]):
-                return row
-        return None
-
-    def _is_chosen(
-        self, origin: DifferenceOrigin, rows: Sequence[ComparedRow], steps: Sequence[Step]
-    ) -> bool:
-        """Say whether each process has what the other one was given, and gave it elsewhere."""
-        recorded = self._recorded.get(key_of(rows[origin.index]))
-        if origin.other_read is None or recorded is None:
-            return False
-        given, own = recorded["reads"], steps[origin.index].flow.reads
-        if len(given) != len(own):
-            return False
-        there = {use.content for s in steps for use in (*s.flow.reads, *s.flow.writes)}
-        in_record = {c for row in self._recorded.values() for c in (*row["reads"], *row["writes"])}
-        return given[origin.other_read] in there and own[origin.other_read].content in in_record
-
-    def _left_out(
-        self, marks: Sequence[Mark], found: Sequence[Mark], rows: Sequence[ComparedRow]
-    ) -> Operation | None:
-        """Return the operation of the record alone that made there what differs, such as a sum."""
-        own, differing = {key_of(row) for row in rows}, {id(mark) for mark in found}
-        wanted = {
+    def _recorded_contents(self, marks: Sequence[Mark], found: Sequence[Mark]) -> set[str]:
+        """Return what some of the marks were in the record, as operations write it."""
+        differing = {id(mark) for mark in found}
+        return {
             content_of(mark.like, int(self._contents[key], 16))
             for key, mark in identities(marks).items()
             if id(mark) in differing and mark.like is not None and key in self._contents
         }
-        for key, row in reversed(self._recorded.items()):
-            if key not in own and wanted & set(row["writes"]):
-                return {
-                    "position": None,
-                    "phase": row["phase"],
-                    "module": row["module"],
-                    "op": row["op"],
-                    "call": row["call"],
-                    "parameter": row["parameter"],
-                    "source": row["source"],
-                    "draws": False,
-                    "differs_in": "operations",
-                }
-        return None
-
-    def _elsewhere(
-        self, rows: Sequence[ComparedRow], steps: Sequence[Step], reached: Mapping[int, object]
-    ) -> Operation | None:
-        """Return the first operation that differs at all, and does not reach what differed."""
-        for index, (row, step) in enumerate(zip(rows, steps, strict=True)):
-            is_equal = row["inputs_equal"] and row["outputs_equal"]
-            if index not in reached and not (step.is_known and is_equal):
-                differs_in = "operations" if not step.is_known else "outputs"
-                if step.is_known and not row["inputs_equal"]:
-                    differs_in = "inputs"
-                return self._operation(
-                    DifferenceOrigin(index=index, differs_in=differs_in), rows, steps
-                )
-        return None
 
     def _measured(self, row: OpRow, outputs: list[torch.Tensor]) -> Distances | dict[str, float]:
         """Return the distances of the output that is farthest from the recorded one."""

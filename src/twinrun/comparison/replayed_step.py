@@ -15,6 +15,7 @@ from pytorch_lightning.loops.fetchers import _DataFetcher
 
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
+from twinrun.comparison.replay_results import EarlierDifference
 from twinrun.comparison.step_state import StepState, set_progress, set_state
 from twinrun.parameters import parameters_of
 from twinrun.returned_loss import loss_of
@@ -39,8 +40,8 @@ class Start(TypedDict):
     """Of the step."""
     state: StepState
     """What the step starts with."""
-    quantity: str | None
-    """What differed first, where a race has moved the step: see `first_difference.Moved`."""
+    earlier: EarlierDifference | None
+    """Where the training that led to the step was no longer the run's."""
 
 
 @dataclass(frozen=True, kw_only=True)

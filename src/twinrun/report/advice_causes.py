@@ -7,8 +7,8 @@ from typing import Literal
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.location_words import OUTSIDE
-from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
+from twinrun.comparison.location_words import BY_PYTHON
+from twinrun.comparison.pair_records import Cause, FirstDifference, Location, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
 from twinrun.report.advice_repeats import is_deterministic, no_result, pairs_of, variants_of
@@ -119,11 +119,21 @@ def _divergence(results: Results, pair: ReportedComparison) -> _Divergence | Non
         return _Divergence(look=says, is_located=True, step=first["step"], says=says)
     look = look_at(first)
     if found is not None and found["repeats"]:
-        look = f"{REPLAYED} {plural(found['repeats'], 'time')}{BESIDE}"
+        look = _done_again(found)
     says = f"{clause_of(first)}: {look}"
     if is_behind_resumption(pair):
         says += f"; it may also be what a checkpoint does not hold: {listed(resumptions(pair))}"
     return _Divergence(look=look, is_located=False, step=first["step"], says=says)
+
+
+def _done_again(location: Location) -> str:
+    """Say what to look at where no operation was seen to do it."""
+    again = f"{REPLAYED} {plural(location['repeats'], 'time')}"
+    op = location["likely"]
+    if op is None:
+        return f"{again}{BESIDE}"
+    where = f"{op_with_line(op)} ({op['phase']})"
+    return f"{again}, but {where} leads to what differs, and differed: look there"
 
 
 def look_at(first: FirstDifference) -> str:
@@ -134,7 +144,7 @@ def look_at(first: FirstDifference) -> str:
 def _operation(op: Operation, *, is_strict: bool) -> str:
     says = f"at {op_with_line(op)} ({op['phase']})"
     if op["differs_in"] == "unwritten":
-        return f"{says}, which reads memory that nobody has written: {UNWRITTEN_ADVICE}"
+        return f"{says}, which reads memory that no operation has written: {UNWRITTEN_ADVICE}"
     if op["draws"]:
         return f"{says}, which draws other random numbers: seed its generator from the run's seed"
     if op["differs_in"] == "operations":
@@ -144,9 +154,9 @@ def _operation(op: Operation, *, is_strict: bool) -> str:
     if op["differs_in"] == "tensors":
         return f"{says}: which tensors it is given, or in which order, the seed does not decide"
     if "numbers" in op:
-        return f"{says}, which Python gives another value, from outside of torch ({OUTSIDE})"
+        return f"{says}, which Python gives another value, from outside of torch ({BY_PYTHON})"
     if op["differs_in"] == "inputs":
-        return f"{says}, which is given other values that no operation before it made"
+        return f"{says}, which is given other values that no operation before it was seen to make"
     return f"{says}: {remedy_of(op['op'], deterministic=is_strict)}"
 
 

@@ -133,13 +133,15 @@ class Divergence(TypedDict):
 
 def _divergences(locations: Iterable[Location]) -> list[Divergence]:
     """Group the seeds that diverge at the same operation."""
-    divergences: dict[tuple[str | None, ...], Divergence] = {}
+    divergences: dict[tuple[str | int | None, ...], Divergence] = {}
     for location in locations:
         # Seeds that diverge alike are one line of the page, however many there are.
-        key = (location["cause"],)
-        if op := location["op"]:
+        key = (location["answer"], location["cause"])
+        if op := location["op"] or location["likely"]:
             key += (op["op"], op["phase"], op["module"], op["parameter"])
             key += (op["source"], op["differs_in"])  # the cause tells what is drawn apart
+        else:
+            key += (location["step"],)
         empty: Divergence = {"sentence": location["sentence"], "seeds": 0}
         divergences.setdefault(key, empty)["seeds"] += 1
     return list(divergences.values())

@@ -26,7 +26,7 @@ FIXED = {
     "PYTHONHASHSEED": "the order of sets (`PYTHONHASHSEED`)",
     "CUBLAS_WORKSPACE_CONFIG": "cuBLAS's workspace (`CUBLAS_WORKSPACE_CONFIG`)",
 }
-FILLED = "what is read of memory that nobody has written"
+FILLED = "what is read of memory that no operation has written"
 
 
 def doubts_of(
@@ -61,8 +61,8 @@ def doubts_of(
     asks_algorithms = otherwise.get("deterministic") is True
     if unwritten:
         yield (
-            f"the runs diverge at {op_with_line(unwritten[0])}, which reads memory that nobody has "
-            f"written: {UNWRITTEN_ADVICE}"
+            f"the runs diverge at {op_with_line(unwritten[0])}, which reads memory that no "
+            f"operation has written: {UNWRITTEN_ADVICE}"
         )
     elif asks_algorithms and located and not not_mended:
         return

@@ -264,12 +264,13 @@ def content_of(tensor: torch.Tensor, found: int | str) -> str:
 
 
 def _is_view(func: OpOverload) -> bool:
-    # To torch, lifting gives a view; here it is where values of Python come in.
-    return is_view(func) and name_of(func) not in _LIFTING
+    # To torch, lifting gives a view; here it is where values of Python come in. It takes `set_` for
+    # a change in place; here it gives a view of memory that it does not touch, as in a deep copy.
+    return name_of(func) == "set_" or (is_view(func) and name_of(func) not in _LIFTING)
 
 
 def _allocates(func: OpOverload) -> bool:
-    return name_of(func).lstrip("_").removeprefix("new_").startswith(("empty", "set_"))
+    return name_of(func).lstrip("_").removeprefix("new_").startswith("empty")
 
 
 def _joined(parts: Sequence[str]) -> str:

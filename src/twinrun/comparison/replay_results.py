@@ -1,0 +1,53 @@
+"""What the repeats of a step showed: from the processes that replay to the one that locates.
+
+Does without torch.
+"""
+
+from typing import Literal, TypedDict
+
+from twinrun.comparison.pair_records import ComparedRow, Operation
+
+
+class EarlierDifference(TypedDict):
+    """Where the training that led to the step differed from the run that it was to repeat."""
+
+    step: int
+    """From 1."""
+    quantity: str
+    """What differed first in it."""
+
+
+# How an operation is to what differed first in the pair: it made it differ; it did so, and made
+# differ what was equal in the pair, too; it leads to it, but what differs is lost on the way; none.
+Role = Literal["origin", "beyond the pair", "lost", "elsewhere"]
+
+
+class Finding(TypedDict):
+    """The operation that is told of a repeat."""
+
+    role: Role
+    """What it has to do with what differed first in the pair."""
+    op: Operation
+    """The first of this role."""
+
+
+class Replayed(TypedDict):
+    """What the repeats of a step showed."""
+
+    step: int
+    """The step that was done again."""
+    earlier: EarlierDifference | None
+    """Where the training up to the step was no longer the run's; None if it was to the end."""
+    repeats: int
+    """How often the step was done."""
+    differed: int
+    """In how many repeats that which differed first in the pair did so again."""
+    findings: list[Finding | None]
+    """For each repeat the first operation of the first role that there is; None if none differs."""
+    operations: list[ComparedRow]
+    """Those of the first repeat with an origin, or else with one that leads there: the table."""
+
+
+def of_role(replayed: Replayed, role: Role) -> list[Operation]:
+    """Return the operations of a role, in the order of their repeats."""
+    return [found["op"] for found in replayed["findings"] if found and found["role"] == role]
