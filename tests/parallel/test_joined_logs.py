@@ -10,7 +10,6 @@ from small import Small
 from torchmetrics import SumMetric
 
 from twinrun.errors import TwinrunError
-from twinrun.parallel.counters_read import divided_by_devices
 from twinrun.parallel.joined_logs import JoinedLogs
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.logged_sizes import LoggedSizes
@@ -62,22 +61,6 @@ def test_metrics_that_join_numbers_of_shards_are_named():
     team.note(0, "sum", SumMetric())
     team.note(0, "epoch", SumMetric(), in_step=False)
     assert team.logs[0].aggregated.names == {"sum"}
-
-
-class OfTheTeam(Small):
-    """Makes a schedule by the number of workers."""
-
-    def configure_optimizers(self):
-        self.steps = 10 * self.trainer.max_epochs // self.trainer.num_devices
-        return super().configure_optimizers()
-
-
-def test_who_counts_steps_by_the_number_of_workers_is_named():
-    """Red before: a rate fell in half of the steps, and nothing was said."""
-    trainer = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
-    (said,) = divided_by_devices(trainer, OfTheTeam())
-    assert "devices has OfTheTeam count steps by num_devices (configure_optimizers)" in said
-    assert list(divided_by_devices(trainer, Small())) == []
 
 
 def test_a_mean_that_all_log_is_the_whole_mini_batchs():

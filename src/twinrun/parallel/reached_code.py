@@ -1,0 +1,189 @@
+"""The names in all code of a user's that a training may come to.
+
+From its parts (module, layers, callbacks, data module, optimizers, schedules, loggers, loader) by
+what they hold, and by the globals that functions name: in other files too, and in a text. Code of
+libraries is not read, but for the packages from which the parts are.
+"""
+
+import functools
+import sys
+import types
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
+from twinrun.containers import entries, is_container, is_really, size_of
+
+MOST = 50_000
+"""So many objects, classes and functions are looked at, nearest first."""
+LONG, ALIKE = 1_000, 16
+"""Of a container that is longer, so many entries of each class are looked at."""
+_DEEPEST = 6  # objects of libraries in one another
+_LIBRARIES = {"twinrun", "torch", "pytorch_lightning", "lightning", "lightning_fabric"}
+_PARTS = (pl.LightningModule, pl.LightningDataModule, pl.Callback)
+_NEVER = (
+    *(str, bytes, bytearray, int, float, complex, type(None), torch.Tensor, np.ndarray),
+    pl.Trainer,  # which is asked, and does not ask
+)
+# By these a computed name may ask for anything: of a file that is named, or of its own.
+_BY_TEXT, _OF_ITSELF = {"getattr", "vars", "__dict__"}, {"globals", "eval", "exec"}
+
+
+class ReachedCode:
+    """Reads what can be reached of a training."""
+
+    def __init__(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Read all of it."""
+        self.names: dict[str, dict[str, set[str]]] = {}
+        """By class or function, and by each of its functions."""
+        # Which keeps them, so that no other object gets their number.
+        self._seen: dict[int, object] = {}
+        self._codes: set[int] = set()
+        self._waiting: deque[tuple[Any, int]] = deque()
+        parts = (module, *vars(trainer)["callbacks"], getattr(trainer, "datamodule", None))
+        bases = {base for part in parts for base in type(part).__mro__ if issubclass(base, _PARTS)}
+        self._packages = {_package(base.__module__) for base in bases} - _LIBRARIES
+        schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+        others = (*trainer.optimizers, *schedules, *trainer.loggers, trainer.train_dataloader)
+        for part in (*parts, *module.modules(), *others):
+            self._add(part, 0)
+        while self._waiting and not self.is_cut_short:
+            self._look_at(*self._waiting.popleft())
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether there is more than is looked at."""
+        return len(self._seen) >= MOST
+
+    def _add(self, value: object, depth: int) -> None:
+        # By what it is: an object of a user's may call itself anything, or raise where it is asked.
+        is_looked_at = depth <= _DEEPEST and not issubclass(type(value), _NEVER)
+        is_empty = is_container(value) and not size_of(value)  # of which each layer has many
+        if is_looked_at and not is_empty and id(value) not in self._seen:
+            self._seen[id(value)] = value
+            self._waiting.append((value, depth))
+
+    def _is_own(self, module: object) -> bool:
+        return is_users(module) or _package(module) in self._packages
+
+    def _look_at(self, value: Any, depth: int) -> None:
+        if is_really(value, types.FunctionType):
+            self._function(value, value.__qualname__.partition(".")[0])
+        elif is_really(value, type):
+            self._class(value)
+        elif is_really(value, types.ModuleType):
+            self._variables(value, None)
+        elif is_container(value) or is_really(value, set | frozenset | deque):
+            for item in _unlike(value):
+                self._add(item, depth)
+        else:
+            self._object(value, depth)
+
+    def _object(self, value: Any, depth: int) -> None:
+        kind = type(value)
+        is_own = self._is_own(kind.__module__)
+        if not is_own and _package(kind.__module__) == "twinrun":
+            return
+        held = [kind, *attributes_seen(value).values()]
+        if is_really(value, functools.partial):
+            held += [value.func, value.args, value.keywords]
+        elif is_really(value, types.MethodType | types.BuiltinMethodType):
+            held += [getattr(value, "__func__", None), value.__self__]
+        for item in held:
+            self._add(item, 0 if is_own else depth + 1)
+
+    def _class(self, kind: type) -> None:
+        for base in kind.__mro__:
+            if self._is_own(base.__module__):
+                for value in [*vars(base).values()]:
+                    for part in functions_in(value):
+                        if isinstance(part, types.FunctionType):
+                            self._seen[id(part)] = part
+                            self._function(part, base.__name__)
+                        else:
+                            self._add(part, 0)
+
+    def _function(self, function: types.FunctionType, owner: str) -> None:
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # not set yet
+                self._add(cell.cell_contents, 0)
+        for held in (function.__defaults__, function.__kwdefaults__, vars(function)):
+            self._add(held, 0)
+        known = function.__globals__  # a wrapper bears the module of what it wraps
+        codes = [*_codes_in(function.__code__)]
+        if self._is_own(known.get("__name__")) and id(codes[0]) not in self._codes:
+            self._codes.update(map(id, codes))
+            names = {name for code in codes for name in _named_by(code)}
+            self.names.setdefault(owner, {}).setdefault(function.__name__, set()).update(names)
+            self._globals(names, known)
+
+    def _globals(self, names: set[str], known: dict[str, Any]) -> None:
+        """Look at the globals that a function names, and at what it imports itself."""
+        for name in known if names & _OF_ITSELF else names & known.keys():
+            if not isinstance(known[name], types.ModuleType):
+                self._add(known[name], 0)
+        modules = [known[name] for name in names & known.keys()]
+        # What is imported there has its name in `sys.modules`, or one in its package.
+        full = [*names, *(f"{known.get('__package__')}.{name}" for name in names)]
+        modules += [sys.modules[name] for name in full if name in sys.modules]
+        seen: set[int] = set()
+        while modules:
+            module = modules.pop()
+            if isinstance(module, types.ModuleType) and id(module) not in seen:
+                seen.add(id(module))
+                modules += self._variables(module, None if names & _BY_TEXT else names)
+
+    def _variables(self, module: types.ModuleType, names: set[str] | None) -> list[Any]:
+        """Look at what a user's file has under some names, or all; return the modules of it."""
+        if not self._is_own(module.__name__):
+            return []
+        held = vars(module)
+        found = [held[name] for name in (held if names is None else names & held.keys())]
+        inner = [item for item in found if isinstance(item, types.ModuleType)]
+        for item in found:
+            if not isinstance(item, types.ModuleType):
+                self._add(item, 0)
+        return inner if names is not None else []
+
+
+def _package(module: object) -> str:
+    return str(module).partition(".")[0]
+
+
+def _unlike(container: Any) -> Iterator[object]:
+    """Yield the entries of a container, and keys; of a long one some of each class."""
+    found: list[object] = []
+    with suppress(Exception):  # a set of a user's may raise anything
+        pairs = entries(container) if is_container(container) else enumerate(container)
+        found = [item for pair in pairs for item in pair]
+    if len(found) <= 2 * LONG:
+        yield from found
+        return
+    seen: Counter[type] = Counter()
+    for item in found:
+        seen[type(item)] += 1
+        if seen[type(item)] <= ALIKE:
+            yield item
+
+
+def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes_in(constant)
+
+
+def _named_by(code: types.CodeType) -> Iterator[str]:
+    """Name what code names: also in a text, such as `"fit_loop.max_batches"`, or in several."""
+    texts = [
+        item for held in code.co_consts if isinstance(held, tuple | frozenset) for item in held
+    ]
+    for name in (*names_in(code), *(text for text in texts if isinstance(text, str))):
+        yield name
+        yield from name.split(".")
