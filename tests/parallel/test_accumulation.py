@@ -31,7 +31,7 @@ def _as_found():
         yield
 
 
-def trained(parts, module=None, data=None):
+def trained(parts, module=None, data=None, **told):
     """Train in float64; 70 points in batches of 16, the last one 6: parts of 6, 5, 5 and 2, 2, 2.
 
     Give the module and the traced steps.
@@ -46,7 +46,8 @@ def trained(parts, module=None, data=None):
         precision="64-true",
         max_epochs=2,
         accumulate_grad_batches=parts,
-        callbacks=[tracer],
+        callbacks=[tracer, *told.pop("callbacks", [])],
+        **told,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -232,6 +233,52 @@ class ByOneStep(Averaged):
 
     def validation_step(self, batch, batch_idx):
         self.log("val_loss", self.training_step(batch, batch_idx))
+
+
+class AsksForLimits(Averaged):
+    """Trains by the limits that the Trainer was told, wherever it asks for them."""
+
+    def limits(self):
+        limits = self.trainer.limit_train_batches, self.trainer.val_check_interval
+        return [*limits, self.trainer.estimated_stepping_batches, *map(type, limits)]
+
+    def configure_optimizers(self):
+        self.found = [self.limits()]
+        return super().configure_optimizers()
+
+    def training_step(self, batch, batch_idx):
+        self.found.append(self.limits())
+        return super().training_step(batch, batch_idx) * self.found[-1][0]
+
+    def on_validation_start(self):
+        self.counted.append(self.global_step)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"limit_train_batches": 0.5},
+        {"limit_train_batches": 3},
+        {"val_check_interval": 0.5},
+        {"val_check_interval": 1},
+        {"limit_train_batches": 3, "val_check_interval": 0.5},
+        {"val_check_interval": 7, "check_val_every_n_epoch": None},
+        {"limit_train_batches": 3, "reload_dataloaders_every_n_epochs": 1},
+    ],
+)
+def test_the_trainers_limits_are_what_it_was_told(told):
+    """Red before: those of micro-batches; and no epoch was whole, as one with a limit is not."""
+    torch.manual_seed(1)
+    whole, _, metrics = trained(1, AsksForLimits(), **told)
+    torch.manual_seed(1)
+    happened = WhatHappened(Variant(**VARIANT), TrainerArguments())
+    module, _, found = trained(3, AsksForLimits(), callbacks=[happened], **told)
+    assert module.counted == whole.counted
+    assert {tuple(map(str, each)) for each in module.found} == {tuple(map(str, whole.found[0]))}
+    assert found == pytest.approx(metrics, rel=1e-12)
+    assert happened.whole_epochs == (0 if "limit_train_batches" in told else 2)
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(module.get_parameter(name), value, rtol=1e-12, atol=1e-14)
 
 
 class ByLoss(torch.optim.SGD):
