@@ -365,6 +365,44 @@ def test_what_is_logged_is_the_mini_batchs():
     assert [found[n] for n in exact] == pytest.approx([metrics[n] for n in exact], rel=1e-12)
 
 
+class Reduces(Small):
+    """Logs sums and extremes over samples, and a loss, all by one way of joining steps."""
+
+    def __init__(self, reduction, value):
+        super().__init__()
+        self.reduction, self.of = reduction, value
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        value = {
+            "min": batch[0].min(),
+            "max": batch[0].max(),
+            "sum": batch[0].sum(),
+            "loss": loss,
+        }[self.of]
+        self.log("value", value, on_step=True, on_epoch=True, reduce_fx=self.reduction)
+        return loss
+
+
+@pytest.mark.parametrize("reduction", ["min", "max", "sum", torch.max, sum, "mean", "avg"])
+@pytest.mark.parametrize("of", ["itself", "loss"])
+def test_what_is_joined_by_its_reduction_is_the_mini_batchs_or_named(reduction, of):
+    """Red before: the largest loss was that of a micro-batch, and nothing was said."""
+    name = reduction if isinstance(reduction, str) else reduction.__name__
+    is_mean = name in ("mean", "avg")
+    of = "loss" if of == "loss" or is_mean else name
+    torch.manual_seed(1)
+    _, _, metrics = trained(1, Reduces(reduction, of))
+    torch.manual_seed(1)
+    module, _, found = trained(3, Reduces(reduction, of))
+    (tracer,) = [each for each in module.trainer.callbacks if isinstance(each, WholeSteps)]
+    said = [text for text in tracer.not_of_whole(module) if "reduce_fx" in text]
+    is_same = found == pytest.approx(metrics, rel=1e-12)
+    assert is_same == (of != "loss" or is_mean)
+    expected = f"of each micro-batch by their reduce_fx (value by {name})"
+    assert [expected in text for text in said] == ([] if is_mean else [True])
+
+
 class LogsOnce(Small):
     """Logs at the first micro-batch alone: of 6, then of 2."""
 

@@ -13,6 +13,7 @@ from twinrun.errors import TwinrunError
 from twinrun.parallel.joined_logs import JoinedLogs
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.logged_sizes import LoggedSizes
+from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 
@@ -61,6 +62,21 @@ def test_metrics_that_join_numbers_of_shards_are_named():
     team.note(0, "sum", SumMetric())
     team.note(0, "epoch", SumMetric(), in_step=False)
     assert team.logs[0].aggregated.names == {"sum"}
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+@pytest.mark.parametrize("on_step", [True, False])
+@pytest.mark.parametrize(
+    ("reduction", "name"), [("max", "max"), (torch.min, "min"), (sum, "sum"), ("mean", None)]
+)
+def test_numbers_that_are_joined_by_their_reduction_are_named(reduction, name, on_step, in_step):
+    """Red before: the largest loss was that of a shard, and nothing was said."""
+    team = Team()
+    team.note(0, "x", 1.0, reduce_fx=reduction, on_step=on_step, in_step=in_step)
+    parts = {"setting": "devices", "part": "shard"}
+    said = list(seen_of_parts(Small(), team.logs[0].aggregated, **parts))
+    assert len(said) == (name is not None)
+    assert all(f"of each shard by their reduce_fx (x by {name})" in text for text in said)
 
 
 def test_a_mean_that_all_log_is_the_whole_mini_batchs():

@@ -4,7 +4,7 @@ Of a sum of gradients a hook sees the terms, and a metric that aggregates number
 each part: what they make of them is that of the mini-batch only if it is linear.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import torch
 from torchmetrics import Metric
@@ -15,11 +15,13 @@ from twinrun.wording import some
 
 
 class Aggregated:
-    """Names of the metrics that join numbers; each is asked once, for on a GPU it takes a wait."""
+    """What joins numbers of parts, whatever they are; a metric is asked once: a GPU has to wait."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        """Under which they are logged."""
+        """Under which metrics are logged that do."""
+        self.reduced: dict[str, str] = {}
+        """How, by name, numbers are joined that are logged with a `reduce_fx`."""
         self._asked: set[str] = set()
 
     def note(self, name: str, metric: Metric) -> None:
@@ -27,6 +29,11 @@ class Aggregated:
         if name not in self._asked:
             self._asked.add(name)
             self.names |= {name} if _is_aggregator(metric) else set()
+
+    def note_number(self, name: str, reduction: str) -> None:
+        """Note how a number is joined: a mean is one over the samples."""
+        if reduction in ("min", "max", "sum"):
+            self.reduced[name] = reduction
 
 
 def _is_aggregator(metric: Metric) -> bool:
@@ -38,20 +45,28 @@ def _is_aggregator(metric: Metric) -> bool:
 
 
 def seen_of_parts(
-    module: torch.nn.Module, aggregated: Collection[str], *, setting: str, part: str
+    module: torch.nn.Module, aggregated: Aggregated, *, setting: str, part: str
 ) -> Iterator[str]:
-    """Say which hooks of gradients and which metrics see a part of each mini-batch.
+    """Say which hooks of gradients, metrics and reductions see a part of each mini-batch.
 
     Args:
         module: that was trained.
-        aggregated: names under which metrics are logged that join numbers.
+        aggregated: what joins numbers of parts.
         setting: of the variant, which cuts mini-batches.
         part: what it makes of them.
     """
-    if aggregated:
+    if aggregated.names:
         yield (
             f"in part, {setting} has torchmetrics join what it is given of each {part} (logged as "
-            f"{some(sorted(aggregated))}): what is a loss or a mean of one counts once for each"
+            f"{some(sorted(aggregated.names))}): what is a loss or a mean of one counts once for "
+            f"each"
+        )
+    if aggregated.reduced:
+        reduced = [f"{name} by {how}" for name, how in sorted(aggregated.reduced.items())]
+        yield (
+            f"in part, {setting} joins numbers of each {part} by their reduce_fx "
+            f"({some(reduced)}): the mini-batch's are sums and extremes over samples, but not a "
+            f"loss or a mean, which would be joined of whole mini-batches alone"
         )
     hooked = [
         name
