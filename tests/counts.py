@@ -1,8 +1,10 @@
-"""How code in another file than a module's comes to what a Trainer counts."""
+"""How code in another file than a module's comes to what a Trainer counts, and who does not."""
 
 import os
 
+import torch
 import torch.distributed as dist
+from small import Small
 
 
 def share(trainer):
@@ -27,3 +29,30 @@ def workers():
 
 def workers_by_environment():
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class Innocent(Small):
+    """Trains by all that is the mini-batch's of what a Trainer says, and has names of its own."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        steps = self.trainer.estimated_stepping_batches
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=steps)
+        return [optimizer], [{"scheduler": schedule, "interval": "step", "frequency": 1}]
+
+    def on_train_start(self):
+        num_training_batches = len(self.trainer.train_dataloader)
+        self.max_batches = self.trainer.estimated_stepping_batches // num_training_batches
+        self.world_sizes = self.trainer.max_epochs + self.trainer.limit_train_batches
+
+    def training_step(self, batch, batch_idx):
+        self.batch_idx = batch_idx
+        loss = super().training_step(batch, batch_idx) / (1 + self.trainer.global_step)
+        if batch_idx % 2 == 0:
+            loss = loss * (1 + self.current_epoch)
+        return loss * self.world_sizes / (self.max_batches + self.batch_idx)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        if batch_idx % 3 == 1:
+            with torch.no_grad():
+                self.output.weight.mul_(1 - 0.01 * self.global_step)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import pytorch_lightning as pl
 import torch
+from counts import Innocent
 from example_trainings import VARIANT
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import OneLoader, Points, Small
@@ -16,6 +17,7 @@ from tracing import rows_of
 from twinrun.config.definitions import TrainerArguments, Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.accumulation import accumulate
+from twinrun.parallel.counters_read import counters_read
 from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.whole_steps import WholeSteps
@@ -277,6 +279,18 @@ def test_the_trainers_limits_are_what_it_was_told(told):
     assert {tuple(map(str, each)) for each in module.found} == {tuple(map(str, whole.found[0]))}
     assert found == pytest.approx(metrics, rel=1e-12)
     assert happened.whole_epochs == (0 if "limit_train_batches" in told else 2)
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(module.get_parameter(name), value, rtol=1e-12, atol=1e-14)
+
+
+def test_who_is_not_named_trains_the_same():
+    torch.manual_seed(1)
+    whole, steps, metrics = trained(1, Innocent())
+    torch.manual_seed(1)
+    module, others, found = trained(3, Innocent())
+    assert not any("reads" in text for text in counters_read(module.trainer, module))
+    assert found == pytest.approx(metrics, rel=1e-12)
+    np.testing.assert_allclose(others["loss"], steps["loss"], rtol=1e-12)
     for name, value in whole.named_parameters():
         torch.testing.assert_close(module.get_parameter(name), value, rtol=1e-12, atol=1e-14)
 

@@ -5,6 +5,7 @@ import importlib
 import operator
 
 import counts
+import hostile
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -150,20 +151,6 @@ class Collates(Points):
         )
 
 
-class Innocent(Small):
-    """Has names of its own, and asks for what is that of the mini-batch."""
-
-    def on_train_start(self):
-        self.steps = self.trainer.estimated_stepping_batches
-        num_training_batches = len(self.trainer.train_dataloader)
-        self.max_batches = self.steps // num_training_batches
-
-    def training_step(self, batch, batch_idx):
-        self.batch_idx = batch_idx
-        loss = super().training_step(batch, batch_idx) / (1 + self.global_step)
-        return loss / (self.max_batches + batch_idx)
-
-
 class Scales(Small):
     """Scales its rate by the number of workers, as of one whose mini-batches are larger."""
 
@@ -245,8 +232,8 @@ def test_data_modules_are_read_too(data, said):
 
 
 def test_nobody_is_named_who_reads_no_counter():
-    assert read_in(Innocent()) == []
-    assert read_in(Innocent(), reads=divided_by_devices) == []
+    assert read_in(counts.Innocent()) == []
+    assert read_in(counts.Innocent(), reads=divided_by_devices) == []
 
 
 def test_code_of_an_installed_package_is_read_if_the_module_is_of_it(tmp_path, monkeypatch):
@@ -283,6 +270,11 @@ def test_who_asks_for_the_number_of_workers_is_named(module, said):
     """Red before: who divided a number of steps by it, and in one function."""
     (sentence,) = read_in(module(), reads=divided_by_devices)
     assert sentence.startswith(f"in part, devices has {said}: what it makes of")
+
+
+@pytest.mark.parametrize("module", [hostile.Holds, hostile.HoldsInOptimizer])
+def test_objects_that_do_not_let_themselves_be_looked_at_end_no_training(module):
+    assert read_in(module(), hostile.HoldsToo()) == []
 
 
 class HoldsMuch(Small):

@@ -126,7 +126,7 @@ class ReachedCode:
     def _globals(self, names: set[str], known: dict[str, Any]) -> None:
         """Look at the globals that a function names, and at what it imports itself."""
         for name in known if names & _OF_ITSELF else names & known.keys():
-            if not isinstance(known[name], types.ModuleType):
+            if not is_really(known[name], types.ModuleType):
                 self._add(known[name], 0)
         modules = [known[name] for name in names & known.keys()]
         # What is imported there has its name in `sys.modules`, or one in its package.
@@ -135,7 +135,7 @@ class ReachedCode:
         seen: set[int] = set()
         while modules:
             module = modules.pop()
-            if isinstance(module, types.ModuleType) and id(module) not in seen:
+            if is_really(module, types.ModuleType) and id(module) not in seen:
                 seen.add(id(module))
                 modules += self._variables(module, None if names & _BY_TEXT else names)
 
@@ -145,9 +145,9 @@ class ReachedCode:
             return []
         held = vars(module)
         found = [held[name] for name in (held if names is None else names & held.keys())]
-        inner = [item for item in found if isinstance(item, types.ModuleType)]
+        inner = [item for item in found if is_really(item, types.ModuleType)]
         for item in found:
-            if not isinstance(item, types.ModuleType):
+            if not is_really(item, types.ModuleType):
                 self._add(item, 0)
         return inner if names is not None else []
 
