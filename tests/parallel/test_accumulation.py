@@ -10,7 +10,7 @@ from example_trainings import VARIANT
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import OneLoader, Points, Small
 from torch.utils.data import DataLoader
-from torchmetrics import MeanMetric, SumMetric
+from torchmetrics import MeanMetric, Metric, SumMetric
 from torchmetrics.aggregation import RunningMean
 from tracing import rows_of
 
@@ -871,9 +871,41 @@ class Aggregates(Small):
         return loss
 
 
+class AddsUp(Metric):
+    """A metric of a user's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.add_state("total", torch.zeros(()), dist_reduce_fx="sum")
+
+    def update(self, value):
+        self.total += value
+
+    def compute(self):
+        return self.total
+
+
+class AggregatesUntilTheEnd(Small):
+    """Logs what metrics have joined where the epoch ends, as numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.sums = torch.nn.ModuleDict({"theirs": SumMetric(), "own": AddsUp()})
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        for metric in self.sums.values():
+            metric.update(loss.detach())
+        return loss
+
+    def on_train_epoch_end(self):
+        self.log_dict({name: metric.compute() for name, metric in self.sums.items()})
+
+
 @pytest.mark.parametrize(
     ("module", "said"),
     [
+        (AggregatesUntilTheEnd, "given of each micro-batch (sums.own, sums.theirs): what"),
         (ByHandOfTheTrainer, "where ByHandOfTheTrainer reads accumulate_grad_batches"),
         (
             Clamps,
@@ -881,7 +913,7 @@ class Aggregates(Small):
         ),
         (
             Aggregates,
-            "join what it is given of each micro-batch (logged as mean, running, sum): what",
+            "join what they are given of each micro-batch (mean, running, sum): what",
         ),
     ],
 )

@@ -7,13 +7,13 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from small import Small
-from torchmetrics import SumMetric
+from torchmetrics import MeanMetric, Metric, PearsonCorrCoef, SumMetric
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.joined_logs import JoinedLogs
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.logged_sizes import LoggedSizes
-from twinrun.parallel.seen_of_parts import seen_of_parts
+from twinrun.parallel.seen_of_parts import Aggregated, seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 
@@ -62,6 +62,47 @@ def test_metrics_that_join_numbers_of_shards_are_named():
     team.note(0, "sum", SumMetric())
     team.note(0, "epoch", SumMetric(), in_step=False)
     assert team.logs[0].aggregated.names == {"sum"}
+
+
+class Keeps(Metric):
+    """A metric of a user's own, whose state torchmetrics joins in some way."""
+
+    def __init__(self, joined):
+        super().__init__()
+        self.add_state("total", torch.zeros(()), dist_reduce_fx=joined)
+
+    def update(self, value):
+        self.total += value
+
+    def compute(self):
+        return self.total.mean()
+
+
+@pytest.mark.parametrize(
+    ("make", "is_named"),
+    [
+        (lambda: MeanMetric(sync_on_compute=False), True),
+        (lambda: MeanMetric(dist_sync_fn=lambda value, group=None: [value]), True),
+        (lambda: MeanMetric(distributed_available_fn=lambda: False), True),
+        (lambda: Keeps(None), True),
+        (lambda: Keeps("mean"), True),
+        (lambda: Keeps("sum"), False),
+        (MeanMetric, False),
+        (PearsonCorrCoef, False),
+    ],
+)
+def test_metrics_that_no_worker_joins_with_the_others_are_named(make, is_named):
+    """Red before: one of the first worker's shards, without a word."""
+    seen = Aggregated(torch.nn.ModuleDict({"of": make(), "unused": Keeps(None)}))
+    assert seen.alone is None
+    seen.begin()
+    of = [torch.zeros(4)] * (2 if make is PearsonCorrCoef else 1)
+    seen._module["of"].update(*of if make is PearsonCorrCoef else [torch.zeros(())])
+    seen.end()
+    if is_named:
+        assert "devices has metrics (of) of what the first worker has seen" in seen.alone
+    else:
+        assert seen.alone is None
 
 
 @pytest.mark.parametrize("in_step", [True, False])

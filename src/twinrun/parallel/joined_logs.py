@@ -82,7 +82,7 @@ class JoinedLogs:
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self.sizes = LoggedSizes()
         """What every worker has seen of each `batch_size`, the same at all."""
-        self.aggregated = Aggregated()
+        self.aggregated = Aggregated(module)
         """What joins numbers of shards."""
 
     # A module may compile the step that logs.

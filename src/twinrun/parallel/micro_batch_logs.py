@@ -60,7 +60,7 @@ class MicroBatchLogs:
         self._noted: dict[tuple[str, str, int], _Noted] = {}
         self._seen: list[tuple[str, str, int]] = []
         self._of_parts: set[str] = set()
-        self.aggregated = Aggregated()
+        self.aggregated = Aggregated(module)
         """What joins numbers of micro-batches."""
         module.log = self._note
 
@@ -72,12 +72,14 @@ class MicroBatchLogs:
     def begin(self) -> None:
         """Note a micro-batch that begins: the calls of `log` of each hook are counted anew."""
         self._seen.clear()
+        self.aggregated.begin()
         if self._made[0].part == 0:
             self._noted.clear()
 
     def end(self, *hooks: str) -> None:
         """Hand on what the last micro-batch has not logged, and earlier ones have."""
         before = self._module._current_fx_name
+        self.aggregated.end()
         try:
             for key in [key for key in self._noted if key[0] in hooks]:
                 # Lightning keeps values by the hook in which they were logged.
@@ -135,7 +137,7 @@ class MicroBatchLogs:
 def aggregated_by(module: pl.LightningModule) -> Aggregated:
     """Return what joins numbers of each micro-batch that a module logs."""
     logs = getattr(module.log, "__self__", None)
-    return logs.aggregated if isinstance(logs, MicroBatchLogs) else Aggregated()
+    return logs.aggregated if isinstance(logs, MicroBatchLogs) else Aggregated(module)
 
 
 def logged_of_parts(module: pl.LightningModule) -> list[str]:

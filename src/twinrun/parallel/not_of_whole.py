@@ -19,6 +19,7 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
             found.append(("devices", each.logs.sizes.sentence("devices")))
             seen = seen_of_parts(module, each.logs.aggregated, setting="devices", part="shard")
             found += [("devices", sentence) for sentence in seen]
+            found.append(("devices", each.logs.aggregated.alone))
             found += [("devices", each_read) for each_read in divided_by_devices(trainer, module)]
     return [
         {"setting": setting, "sentence": sentence, "in_part": True}
