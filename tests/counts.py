@@ -1,10 +1,16 @@
 """How code in another file than a module's comes to what a Trainer counts, and who does not."""
 
+import operator
 import os
 
 import torch
 import torch.distributed as dist
 from small import Small
+
+TOTAL = "num_training_batches"
+NAMES = {"all": ["max_steps", "val_check_batch"]}
+CONFIG = {"trainer": {"accumulate_grad_batches": 1, "num_devices": 1}}
+batches_of = operator.attrgetter("fit_loop.max_batches")
 
 
 def share(trainer):
@@ -13,6 +19,14 @@ def share(trainer):
 
 def by_text(trainer):
     return next(getattr(trainer, name) for name in ("val_check_batch", "max_steps"))
+
+
+def by_global_text(trainer):
+    return getattr(trainer, TOTAL)
+
+
+def by_global_texts(trainer):
+    return [getattr(trainer, name) for name in NAMES["all"]]
 
 
 class Deep:
@@ -33,6 +47,10 @@ def workers_by_environment():
 
 class Innocent(Small):
     """Trains by all that is the mini-batch's of what a Trainer says, and has names of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = CONFIG
 
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)

@@ -74,6 +74,46 @@ class ByPath(Small):
         return super().training_step(batch, batch_idx) / batches
 
 
+class ByGlobalText(Small):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) / counts.by_global_text(self.trainer)
+
+
+class ByGlobalTexts(Small):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) / counts.by_global_texts(self.trainer)[1]
+
+
+class ByGlobalPath(Small):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) / counts.batches_of(self.trainer)
+
+
+class ByTextOfTheClass(Small):
+    total = "num_training_batches"
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) / getattr(self.trainer, self.total)
+
+
+class ByDefault(Small):
+    def read(self, name="num_training_batches"):
+        return getattr(self.trainer, name)
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) / self.read()
+
+
+class Named(type):
+    def total(cls, trainer):
+        return trainer.num_training_batches
+
+
+class ByMetaclass(Small, metaclass=Named):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) / type(self).total(self.trainer)
+
+
 class InHelper(Small):
     def on_train_start(self):
         self.helpers = {"share": [Helper()]}
@@ -168,6 +208,14 @@ class ScalesByEnvironment(Small):
         return torch.optim.SGD(self.parameters(), lr=0.1 * counts.workers_by_environment())
 
 
+class Gathers(Small):
+    """Has a loss over what all workers gather, whose gradient is that of its own alone."""
+
+    def training_step(self, batch, batch_idx):
+        outputs = self.all_gather(self(batch[0]))
+        return super().training_step(batch, batch_idx) + outputs.flatten().square().mean()
+
+
 class SchedulesByDevices(Small):
     def configure_optimizers(self):
         self.steps = 10 * self.trainer.max_epochs // self.trainer.num_devices
@@ -199,6 +247,12 @@ def read_in(module, data=None, *, reads=counters_read):
         (ByText, "ByText reads num_training_batches"),
         (ByTextInATuple, "by_text reads val_check_batch"),
         (ByPath, "ByPath reads fit_loop.max_batches"),
+        (ByGlobalText, "by_global_text reads num_training_batches"),
+        (ByGlobalTexts, "by_global_texts reads val_check_batch"),
+        (ByGlobalPath, "ByGlobalPath reads fit_loop.max_batches"),
+        (ByTextOfTheClass, "ByTextOfTheClass reads num_training_batches"),
+        (ByDefault, "ByDefault reads num_training_batches"),
+        (ByMetaclass, "Named reads num_training_batches"),
         (InHelper, "Helper reads num_training_batches"),
         (
             InSchedule,
@@ -263,6 +317,7 @@ def test_code_of_an_installed_package_is_read_if_the_module_is_of_it(tmp_path, m
         (Scales, "Scales read world_size (configure_optimizers)"),
         (ScalesByTorch, "workers read get_world_size (workers)"),
         (ScalesByEnvironment, "workers_by_environment read WORLD_SIZE (workers_by_environment)"),
+        (Gathers, "Gathers read all_gather (training_step)"),
         (SchedulesByDevices, "SchedulesByDevices read num_devices (configure_optimizers)"),
     ],
 )

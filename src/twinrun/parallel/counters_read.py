@@ -22,6 +22,7 @@ LOOPS = {"fit_loop", "epoch_loop", "_active_loop"}
 WORKERS = (
     *("world_size", "num_devices", "get_world_size", "WORLD_SIZE", "device_ids"),
     *("parallel_devices", "distributed_sampler_kwargs", "is_distributed"),
+    *("all_gather", "all_gather_into_tensor", "all_reduce"),
 )
 
 
@@ -50,7 +51,7 @@ def counters_read(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[s
 
 
 def divided_by_devices(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[str]:
-    """Say which code of the user's asks for the number of workers.
+    """Say which code of the user's asks for the number of workers, or for what others have.
 
     A rate that is scaled by it is another one, and so is a schedule: mini-batches are as many.
     """
@@ -61,8 +62,8 @@ def divided_by_devices(trainer: pl.Trainer, module: pl.LightningModule) -> Itera
         if read:
             yield (
                 f"in part, devices has {owner} read {', '.join(read)} ({some(where)}): what it "
-                f"makes of the number of workers, such as a rate or a number of steps, is not that "
-                f"of one worker, though the mini-batches are"
+                f"makes of the workers, such as a rate or a number of steps by how many they are, "
+                f"or a loss over what they gather, may not be that of one worker"
             )
     yield from _cut_short(reached, "devices", "the number of workers")
 

@@ -6,10 +6,12 @@ libraries is not read, but for the packages from which the parts are.
 """
 
 import functools
+import itertools
+import operator
 import sys
 import types
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -41,7 +43,7 @@ class ReachedCode:
     def __init__(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Read all of it."""
         self.names: dict[str, dict[str, set[str]]] = {}
-        """By class or function, and by each of its functions."""
+        """By class or function, and by each of its functions and what else it has."""
         # Which keeps them, so that no other object gets their number.
         self._seen: dict[int, object] = {}
         self._codes: set[int] = set()
@@ -78,7 +80,7 @@ class ReachedCode:
         elif is_really(value, type):
             self._class(value)
         elif is_really(value, types.ModuleType):
-            self._variables(value, None)
+            self._variables(vars(value) if self._is_own(value.__name__) else {})
         elif is_container(value) or is_really(value, set | frozenset | deque):
             for item in _unlike(value):
                 self._add(item, depth)
@@ -90,7 +92,10 @@ class ReachedCode:
         is_own = self._is_own(kind.__module__)
         if not is_own and _package(kind.__module__) == "twinrun":
             return
-        held = [kind, *attributes_seen(value).values()]
+        attributes = attributes_seen(value)
+        held = [kind, *attributes.values()]
+        for name, item in attributes.items() if is_own else ():
+            self._read(kind.__name__, name, _texts_in(item))
         if is_really(value, functools.partial):
             held += [value.func, value.args, value.keywords]
         elif is_really(value, types.MethodType | types.BuiltinMethodType):
@@ -99,9 +104,11 @@ class ReachedCode:
             self._add(item, 0 if is_own else depth + 1)
 
     def _class(self, kind: type) -> None:
+        self._add(type(kind), 0)
         for base in kind.__mro__:
             if self._is_own(base.__module__):
-                for value in [*vars(base).values()]:
+                for name, value in [*vars(base).items()]:
+                    self._read(base.__name__, name, _texts_in(value))
                     for part in functions_in(value):
                         if isinstance(part, types.FunctionType):
                             self._seen[id(part)] = part
@@ -110,46 +117,48 @@ class ReachedCode:
                             self._add(part, 0)
 
     def _function(self, function: types.FunctionType, owner: str) -> None:
+        held: list[Any] = [function.__defaults__, function.__kwdefaults__, vars(function)]
         for cell in function.__closure__ or ():
             with suppress(ValueError):  # not set yet
-                self._add(cell.cell_contents, 0)
-        for held in (function.__defaults__, function.__kwdefaults__, vars(function)):
-            self._add(held, 0)
+                held.append(cell.cell_contents)
         known = function.__globals__  # a wrapper bears the module of what it wraps
         codes = [*_codes_in(function.__code__)]
         if self._is_own(known.get("__name__")) and id(codes[0]) not in self._codes:
             self._codes.update(map(id, codes))
             names = {name for code in codes for name in _named_by(code)}
-            self.names.setdefault(owner, {}).setdefault(function.__name__, set()).update(names)
-            self._globals(names, known)
+            held += self._globals(names, known)
+            self._read(owner, function.__name__, [*names, *_texts_in(held)])
+        for value in held:
+            self._add(value, 0)
 
-    def _globals(self, names: set[str], known: dict[str, Any]) -> None:
-        """Look at the globals that a function names, and at what it imports itself."""
-        for name in known if names & _OF_ITSELF else names & known.keys():
-            if not is_really(known[name], types.ModuleType):
-                self._add(known[name], 0)
-        modules = [known[name] for name in names & known.keys()]
+    def _read(self, owner: str, name: str, found: Iterable[str]) -> None:
+        if names := {*found}:
+            self.names.setdefault(owner, {}).setdefault(name, set()).update(names)
+
+    def _globals(self, names: set[str], known: dict[str, Any]) -> Iterator[Any]:
+        """Yield the globals that a function names, of its file and of others."""
         # What is imported there has its name in `sys.modules`, or one in its package.
         full = [*names, *(f"{known.get('__package__')}.{name}" for name in names)]
-        modules += [sys.modules[name] for name in full if name in sys.modules]
+        found = [known[name] for name in names & known.keys()]
+        found += [sys.modules[name] for name in full if name in sys.modules]
         seen: set[int] = set()
-        while modules:
-            module = modules.pop()
-            if is_really(module, types.ModuleType) and id(module) not in seen:
-                seen.add(id(module))
-                modules += self._variables(module, None if names & _BY_TEXT else names)
+        while found:
+            item = found.pop()
+            if not is_really(item, types.ModuleType):
+                yield item
+            elif id(item) not in seen and self._is_own(item.__name__):
+                seen.add(id(item))
+                found += [vars(item)[name] for name in names & vars(item).keys()]
+                if names & _BY_TEXT:
+                    self._variables(vars(item))
+        if names & _OF_ITSELF:
+            self._variables(known)
 
-    def _variables(self, module: types.ModuleType, names: set[str] | None) -> list[Any]:
-        """Look at what a user's file has under some names, or all; return the modules of it."""
-        if not self._is_own(module.__name__):
-            return []
-        held = vars(module)
-        found = [held[name] for name in (held if names is None else names & held.keys())]
-        inner = [item for item in found if is_really(item, types.ModuleType)]
-        for item in found:
+    def _variables(self, held: dict[str, Any]) -> None:
+        """Look at all that a user's file has, but other files."""
+        for item in [*held.values()]:
             if not is_really(item, types.ModuleType):
                 self._add(item, 0)
-        return inner if names is not None else []
 
 
 def _package(module: object) -> str:
@@ -181,9 +190,21 @@ def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _named_by(code: types.CodeType) -> Iterator[str]:
     """Name what code names: also in a text, such as `"fit_loop.max_batches"`, or in several."""
-    texts = [
-        item for held in code.co_consts if isinstance(held, tuple | frozenset) for item in held
-    ]
-    for name in (*names_in(code), *(text for text in texts if isinstance(text, str))):
-        yield name
-        yield from name.split(".")
+    for name in names_in(code):
+        yield from (name, *name.split("."))
+    for constant in code.co_consts:
+        if isinstance(constant, tuple | frozenset):
+            yield from _texts_in(constant)
+
+
+def _texts_in(value: Any, deeper: int = 3) -> Iterator[str]:
+    """Yield what texts name by which `getattr` may ask, or a function of `operator` asks."""
+    if is_really(value, str):
+        yield from str(value).split(".")
+    elif is_really(value, operator.attrgetter | operator.methodcaller):
+        yield from _texts_in(value.__reduce__()[1:])
+    elif deeper and (is_container(value) or is_really(value, frozenset)):
+        # The keys are those of a config, as a rule, which asks for nothing.
+        inside = dict.values(value) if is_really(value, dict) else _unlike(value)
+        for item in itertools.islice(inside, LONG):
+            yield from _texts_in(item, deeper - 1)
