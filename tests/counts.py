@@ -2,6 +2,7 @@
 
 import operator
 import os
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -45,12 +46,27 @@ def workers_by_environment():
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+@dataclass
+class Config:
+    """Settings of a training, as projects have them; nobody reads these of them."""
+
+    rate: float
+    accumulate_grad_batches: int = 1
+    num_devices: int = 1
+
+
+class Settings:
+    def __init__(self, is_last_batch, world_size):
+        self.is_last_batch, self.world_size = is_last_batch, world_size
+
+
 class Innocent(Small):
     """Trains by all that is the mini-batch's of what a Trainer says, and has names of its own."""
 
     def __init__(self):
         super().__init__()
-        self.config = CONFIG
+        self.config, self.settings = CONFIG, Settings(False, 1)
+        self.told = Config(0.1)
 
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)

@@ -826,7 +826,7 @@ class ReadsCounters(Small):
 
 class ReadsTotal(pl.Callback):
     def on_train_batch_end(self, trainer, *_):
-        self.total = trainer.fit_loop.total_batch_idx
+        self.batch_idx = trainer.fit_loop.total_batch_idx
 
 
 class ByHandOfTheTrainer(Small):

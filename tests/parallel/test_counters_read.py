@@ -114,6 +114,19 @@ class ByMetaclass(Small, metaclass=Named):
         return super().training_step(batch, batch_idx) / type(self).total(self.trainer)
 
 
+class Steps(dict):
+    """A dictionary with a method."""
+
+    def total(self):
+        return self["trainer"].num_training_batches
+
+
+class InOwnDictionary(Small):
+    def training_step(self, batch, batch_idx):
+        self.steps = Steps(trainer=self.trainer)
+        return super().training_step(batch, batch_idx) / self.steps.total()
+
+
 class InHelper(Small):
     def on_train_start(self):
         self.helpers = {"share": [Helper()]}
@@ -253,6 +266,7 @@ def read_in(module, data=None, *, reads=counters_read):
         (ByTextOfTheClass, "ByTextOfTheClass reads num_training_batches"),
         (ByDefault, "ByDefault reads num_training_batches"),
         (ByMetaclass, "Named reads num_training_batches"),
+        (InOwnDictionary, "Steps reads num_training_batches"),
         (InHelper, "Helper reads num_training_batches"),
         (
             InSchedule,

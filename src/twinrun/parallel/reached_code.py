@@ -5,13 +5,14 @@ what they hold, and by the globals that functions name: in other files too, and 
 libraries is not read, but for the packages from which the parts are.
 """
 
+import dis
 import functools
 import itertools
 import operator
 import sys
 import types
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -84,6 +85,8 @@ class ReachedCode:
         elif is_container(value) or is_really(value, set | frozenset | deque):
             for item in _unlike(value):
                 self._add(item, depth)
+            if self._is_own(type(value).__module__):
+                self._object(value, depth)
         else:
             self._object(value, depth)
 
@@ -108,7 +111,8 @@ class ReachedCode:
         for base in kind.__mro__:
             if self._is_own(base.__module__):
                 for name, value in [*vars(base).items()]:
-                    self._read(base.__name__, name, _texts_in(value))
+                    if not name.startswith("__"):
+                        self._read(base.__name__, name, _texts_in(value))
                     for part in functions_in(value):
                         if isinstance(part, types.FunctionType):
                             self._seen[id(part)] = part
@@ -125,7 +129,7 @@ class ReachedCode:
         codes = [*_codes_in(function.__code__)]
         if self._is_own(known.get("__name__")) and id(codes[0]) not in self._codes:
             self._codes.update(map(id, codes))
-            names = {name for code in codes for name in _named_by(code)}
+            names = set() if _is_generated(codes[0]) else {*_named_by(codes)}
             held += self._globals(names, known)
             self._read(owner, function.__name__, [*names, *_texts_in(held)])
         for value in held:
@@ -188,13 +192,28 @@ def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes_in(constant)
 
 
-def _named_by(code: types.CodeType) -> Iterator[str]:
-    """Name what code names: also in a text, such as `"fit_loop.max_batches"`, or in several."""
-    for name in names_in(code):
-        yield from (name, *name.split("."))
-    for constant in code.co_consts:
-        if isinstance(constant, tuple | frozenset):
-            yield from _texts_in(constant)
+def _is_generated(code: types.CodeType) -> bool:
+    """Say whether it is of a class of data, such as `__eq__`, which names all fields."""
+    return code.co_filename.startswith("<") and code.co_name.startswith("__")
+
+
+def _named_by(codes: Sequence[types.CodeType]) -> Iterator[str]:
+    """Name what a function names and does not only set; also in texts: `"fit_loop.max_batches"`.
+
+    Args:
+        codes: of the function, and of those inside of it.
+    """
+    steps = [step for code in codes for step in dis.get_instructions(code)]
+    texts = [constant for code in codes for constant in code.co_consts]
+    # An argument or a variable of its own may bear the name, too.
+    names = [(step.opname, step.argval) for step in steps if step.opcode in dis.hasname]
+    is_set = {name for how, name in names if how.startswith(("STORE_", "DELETE_"))}
+    asked = {name for how, name in names if not how.startswith(("STORE_", "DELETE_"))}
+    asked |= {text for text in texts if isinstance(text, str)}
+    for name in names_in(codes[0]):
+        if name in asked or name not in is_set:
+            yield from (name, *name.split("."))
+    yield from _texts_in([text for text in texts if isinstance(text, tuple | frozenset)])
 
 
 def _texts_in(value: Any, deeper: int = 3) -> Iterator[str]:
