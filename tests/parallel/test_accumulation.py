@@ -5,17 +5,19 @@ import pandas as pd
 import pytest
 import pytorch_lightning as pl
 import torch
+from counts import Innocent
 from example_trainings import VARIANT
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import OneLoader, Points, Small
 from torch.utils.data import DataLoader
-from torchmetrics import MeanMetric, SumMetric
+from torchmetrics import MeanMetric, Metric, SumMetric
 from torchmetrics.aggregation import RunningMean
 from tracing import rows_of
 
 from twinrun.config.definitions import TrainerArguments, Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.accumulation import accumulate
+from twinrun.parallel.counters_read import counters_read
 from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.whole_steps import WholeSteps
@@ -31,7 +33,7 @@ def _as_found():
         yield
 
 
-def trained(parts, module=None, data=None):
+def trained(parts, module=None, data=None, **told):
     """Train in float64; 70 points in batches of 16, the last one 6: parts of 6, 5, 5 and 2, 2, 2.
 
     Give the module and the traced steps.
@@ -46,7 +48,8 @@ def trained(parts, module=None, data=None):
         precision="64-true",
         max_epochs=2,
         accumulate_grad_batches=parts,
-        callbacks=[tracer],
+        callbacks=[tracer, *told.pop("callbacks", [])],
+        **told,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -234,6 +237,64 @@ class ByOneStep(Averaged):
         self.log("val_loss", self.training_step(batch, batch_idx))
 
 
+class AsksForLimits(Averaged):
+    """Trains by the limits that the Trainer was told, wherever it asks for them."""
+
+    def limits(self):
+        limits = self.trainer.limit_train_batches, self.trainer.val_check_interval
+        return [*limits, self.trainer.estimated_stepping_batches, *map(type, limits)]
+
+    def configure_optimizers(self):
+        self.found = [self.limits()]
+        return super().configure_optimizers()
+
+    def training_step(self, batch, batch_idx):
+        self.found.append(self.limits())
+        return super().training_step(batch, batch_idx) * self.found[-1][0]
+
+    def on_validation_start(self):
+        self.counted.append(self.global_step)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"limit_train_batches": 0.5},
+        {"limit_train_batches": 3},
+        {"val_check_interval": 0.5},
+        {"val_check_interval": 1},
+        {"limit_train_batches": 3, "val_check_interval": 0.5},
+        {"val_check_interval": 7, "check_val_every_n_epoch": None},
+        {"limit_train_batches": 3, "reload_dataloaders_every_n_epochs": 1},
+    ],
+)
+def test_the_trainers_limits_are_what_it_was_told(told):
+    """Red before: those of micro-batches; and no epoch was whole, as one with a limit is not."""
+    torch.manual_seed(1)
+    whole, _, metrics = trained(1, AsksForLimits(), **told)
+    torch.manual_seed(1)
+    happened = WhatHappened(Variant(**VARIANT), TrainerArguments())
+    module, _, found = trained(3, AsksForLimits(), callbacks=[happened], **told)
+    assert module.counted == whole.counted
+    assert {tuple(map(str, each)) for each in module.found} == {tuple(map(str, whole.found[0]))}
+    assert found == pytest.approx(metrics, rel=1e-12)
+    assert happened.whole_epochs == (0 if "limit_train_batches" in told else 2)
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(module.get_parameter(name), value, rtol=1e-12, atol=1e-14)
+
+
+def test_who_is_not_named_trains_the_same():
+    torch.manual_seed(1)
+    whole, steps, metrics = trained(1, Innocent())
+    torch.manual_seed(1)
+    module, others, found = trained(3, Innocent())
+    assert not any("reads" in text for text in counters_read(module.trainer, module))
+    assert found == pytest.approx(metrics, rel=1e-12)
+    np.testing.assert_allclose(others["loss"], steps["loss"], rtol=1e-12)
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(module.get_parameter(name), value, rtol=1e-12, atol=1e-14)
+
+
 class ByLoss(torch.optim.SGD):
     """Takes a step that is the longer the larger the loss, as Polyak's."""
 
@@ -316,6 +377,44 @@ def test_what_is_logged_is_the_mini_batchs():
     # The others are of float32.
     exact = [name for name in metrics if "single" not in name and name != "metric"]
     assert [found[n] for n in exact] == pytest.approx([metrics[n] for n in exact], rel=1e-12)
+
+
+class Reduces(Small):
+    """Logs sums and extremes over samples, and a loss, all by one way of joining steps."""
+
+    def __init__(self, reduction, value):
+        super().__init__()
+        self.reduction, self.of = reduction, value
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        value = {
+            "min": batch[0].min(),
+            "max": batch[0].max(),
+            "sum": batch[0].sum(),
+            "loss": loss,
+        }[self.of]
+        self.log("value", value, on_step=True, on_epoch=True, reduce_fx=self.reduction)
+        return loss
+
+
+@pytest.mark.parametrize("reduction", ["min", "max", "sum", torch.max, sum, "mean", "avg"])
+@pytest.mark.parametrize("of", ["itself", "loss"])
+def test_what_is_joined_by_its_reduction_is_the_mini_batchs_or_named(reduction, of):
+    """Red before: the largest loss was that of a micro-batch, and nothing was said."""
+    name = reduction if isinstance(reduction, str) else reduction.__name__
+    is_mean = name in ("mean", "avg")
+    of = "loss" if of == "loss" or is_mean else name
+    torch.manual_seed(1)
+    _, _, metrics = trained(1, Reduces(reduction, of))
+    torch.manual_seed(1)
+    module, _, found = trained(3, Reduces(reduction, of))
+    (tracer,) = [each for each in module.trainer.callbacks if isinstance(each, WholeSteps)]
+    said = [text for text in tracer.not_of_whole(module) if "reduce_fx" in text]
+    is_same = found == pytest.approx(metrics, rel=1e-12)
+    assert is_same == (of != "loss" or is_mean)
+    expected = f"of each micro-batch by their reduce_fx (value by {name})"
+    assert [expected in text for text in said] == ([] if is_mean else [True])
 
 
 class LogsOnce(Small):
@@ -772,9 +871,41 @@ class Aggregates(Small):
         return loss
 
 
+class AddsUp(Metric):
+    """A metric of a user's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.add_state("total", torch.zeros(()), dist_reduce_fx="sum")
+
+    def update(self, value):
+        self.total += value
+
+    def compute(self):
+        return self.total
+
+
+class AggregatesUntilTheEnd(Small):
+    """Logs what metrics have joined where the epoch ends, as numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.sums = torch.nn.ModuleDict({"theirs": SumMetric(), "own": AddsUp()})
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        for metric in self.sums.values():
+            metric.update(loss.detach())
+        return loss
+
+    def on_train_epoch_end(self):
+        self.log_dict({name: metric.compute() for name, metric in self.sums.items()})
+
+
 @pytest.mark.parametrize(
     ("module", "said"),
     [
+        (AggregatesUntilTheEnd, "given of each micro-batch (sums.own, sums.theirs): what"),
         (ByHandOfTheTrainer, "where ByHandOfTheTrainer reads accumulate_grad_batches"),
         (
             Clamps,
@@ -782,7 +913,7 @@ class Aggregates(Small):
         ),
         (
             Aggregates,
-            "join what it is given of each micro-batch (logged as mean, running, sum): what",
+            "join what they are given of each micro-batch (mean, running, sum): what",
         ),
     ],
 )

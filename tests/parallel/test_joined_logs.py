@@ -7,13 +7,13 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from small import Small
-from torchmetrics import SumMetric
+from torchmetrics import MeanMetric, Metric, PearsonCorrCoef, SumMetric
 
 from twinrun.errors import TwinrunError
-from twinrun.parallel.counters_read import divided_by_devices
 from twinrun.parallel.joined_logs import JoinedLogs
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.logged_sizes import LoggedSizes
+from twinrun.parallel.seen_of_parts import Aggregated, seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 
@@ -64,20 +64,60 @@ def test_metrics_that_join_numbers_of_shards_are_named():
     assert team.logs[0].aggregated.names == {"sum"}
 
 
-class OfTheTeam(Small):
-    """Makes a schedule by the number of workers."""
+class Keeps(Metric):
+    """A metric of a user's own, whose state torchmetrics joins in some way."""
 
-    def configure_optimizers(self):
-        self.steps = 10 * self.trainer.max_epochs // self.trainer.num_devices
-        return super().configure_optimizers()
+    def __init__(self, joined):
+        super().__init__()
+        self.add_state("total", torch.zeros(()), dist_reduce_fx=joined)
+
+    def update(self, value):
+        self.total += value
+
+    def compute(self):
+        return self.total.mean()
 
 
-def test_who_counts_steps_by_the_number_of_workers_is_named():
-    """Red before: a rate fell in half of the steps, and nothing was said."""
-    trainer = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
-    (said,) = divided_by_devices(trainer, OfTheTeam())
-    assert "devices has OfTheTeam count steps by num_devices (configure_optimizers)" in said
-    assert list(divided_by_devices(trainer, Small())) == []
+@pytest.mark.parametrize(
+    ("make", "is_named"),
+    [
+        (lambda: MeanMetric(sync_on_compute=False), True),
+        (lambda: MeanMetric(dist_sync_fn=lambda value, group=None: [value]), True),
+        (lambda: MeanMetric(distributed_available_fn=lambda: False), True),
+        (lambda: Keeps(None), True),
+        (lambda: Keeps("mean"), True),
+        (lambda: Keeps("sum"), False),
+        (MeanMetric, False),
+        (PearsonCorrCoef, False),
+    ],
+)
+def test_metrics_that_no_worker_joins_with_the_others_are_named(make, is_named):
+    """Red before: one of the first worker's shards, without a word."""
+    seen = Aggregated(torch.nn.ModuleDict({"of": make(), "unused": Keeps(None)}))
+    assert seen.alone is None
+    seen.begin()
+    of = [torch.zeros(4)] * (2 if make is PearsonCorrCoef else 1)
+    seen._module["of"].update(*of if make is PearsonCorrCoef else [torch.zeros(())])
+    seen.end()
+    if is_named:
+        assert "devices has metrics (of) of what the first worker has seen" in seen.alone
+    else:
+        assert seen.alone is None
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+@pytest.mark.parametrize("on_step", [True, False])
+@pytest.mark.parametrize(
+    ("reduction", "name"), [("max", "max"), (torch.min, "min"), (sum, "sum"), ("mean", None)]
+)
+def test_numbers_that_are_joined_by_their_reduction_are_named(reduction, name, on_step, in_step):
+    """Red before: the largest loss was that of a shard, and nothing was said."""
+    team = Team()
+    team.note(0, "x", 1.0, reduce_fx=reduction, on_step=on_step, in_step=in_step)
+    parts = {"setting": "devices", "part": "shard"}
+    said = list(seen_of_parts(Small(), team.logs[0].aggregated, **parts))
+    assert len(said) == (name is not None)
+    assert all(f"of each shard by their reduce_fx (x by {name})" in text for text in said)
 
 
 def test_a_mean_that_all_log_is_the_whole_mini_batchs():

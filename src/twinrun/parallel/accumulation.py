@@ -151,7 +151,6 @@ def accumulate(
             f"itself; say accumulate: 1"
         )
     made: list[MicroBatches] = []
-    asked: list[tuple[int | float, int | float]] = []
 
     def cut(loader: object, trainer: pl.Trainer) -> MicroBatches:
         if not isinstance(loader, DataLoader) or not hasattr(loader.dataset, "__len__"):
@@ -163,9 +162,7 @@ def accumulate(
         made[:] = [MicroBatches(loader, micro_batches)]
         # It does so of every loader that is not torch's; see `_check_dataloader_iterable`.
         made[0].is_to_be_checked = True
-        # Kept, since the loader may be made anew.
-        asked[:] = asked or [(trainer.limit_train_batches, trainer.val_check_interval)]
-        count_micro_batches(trainer, len(loader), *asked[0], micro_batches)
+        count_micro_batches(trainer, len(loader), micro_batches)
         return made[0]
 
     exchange_for_trainer(data, cut)

@@ -41,14 +41,9 @@ class AccumulatedByEpoch(GradientAccumulationScheduler):
         trainer.accumulate_grad_batches = self._micro_batches
 
 
-def count_micro_batches(
-    trainer: pl.Trainer,
-    batches: int,
-    limit: int | float,
-    interval: int | float,
-    micro_batches: int,
-) -> None:
+def count_micro_batches(trainer: pl.Trainer, batches: int, micro_batches: int) -> None:
     """Have a Trainer, which counts micro-batches, do what it was told of mini-batches."""
+    limit, interval = trainer.limit_train_batches, trainer.val_check_interval
     if (limit, interval) == (1.0, 1.0) and isinstance(limit, float) and isinstance(interval, float):
         return
     # A part is rounded to whole mini-batches, as Lightning rounds it.

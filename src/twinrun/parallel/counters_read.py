@@ -1,67 +1,80 @@
-"""Who reads what the Trainer counts: of a mini-batch that is cut, these are micro-batches."""
+"""Who asks for what differs where a mini-batch is cut: what the Trainer counts, or the workers."""
 
-import types
 from collections.abc import Iterator
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint.users_code import is_users
+from twinrun.parallel.reached_code import MOST, ReachedCode
+from twinrun.wording import some
 
 COUNTERS = (
     *("num_training_batches", "is_last_batch", "total_batch_idx", "batch_progress"),
-    *("accumulate_grad_batches", "_should_accumulate"),
+    *("accumulate_grad_batches", "_should_accumulate", "val_check_batch", "total_train_batches"),
+    *("_accumulated_batches_reached", "_num_ready_batches_reached", "_is_training_done"),
+    "_first_loop_iter",
 )
-WORKERS = ("num_devices", "world_size")
-LENGTHS = {"max_epochs", "max_steps", "num_training_batches", "train_dataloader"}
-IN_LOOP = ("epoch_loop", "batch_idx")  # the hooks are given another one of that name
+# By names that others bear too, such as the number of a batch that hooks are given.
+IN_LOOP = (
+    *("epoch_loop.batch_idx", "fit_loop.max_batches", "fit_loop._data_source"),
+    *("fit_loop._combined_loader", "fit_loop._data_fetcher", "lr_scheduler_configs.frequency"),
+)
+LOOPS = {"fit_loop", "epoch_loop", "_active_loop"}
+WORKERS = (
+    *("world_size", "num_devices", "get_world_size", "WORLD_SIZE", "device_ids"),
+    *("parallel_devices", "distributed_sampler_kwargs", "is_distributed"),
+    *("all_gather", "all_gather_into_tensor", "all_reduce"),
+)
 
 
 def counters_read(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[str]:
-    """Say of each class of the user's, of the module's parts and callbacks, which ones it reads.
+    """Say which code of the user's reads what counts micro-batches.
 
-    Known by the names in its code: `getattr` with a computed name is not seen.
+    Known by the names in it: `getattr` with a computed name is not seen.
     """
-    for kind in _kinds_of(trainer, module):
-        named = {name for code in _codes_of(kind) for name in code.co_names}
+    reached = ReachedCode(trainer, module)
+    everywhere = {name for functions in reached.names.values() for name in _all(functions)}
+    readers = []
+    for owner, functions in reached.names.items():
+        named = _all(functions)
         read = [name for name in COUNTERS if name in named]
-        read += [".".join(IN_LOOP)] if named.issuperset(IN_LOOP) else []
-        if read:
-            yield f"{kind.__name__} reads {', '.join(read)}"
+        for name in IN_LOOP:
+            around, _, inner = name.partition(".")
+            # One function may be handed the loop by another.
+            around = LOOPS if around in LOOPS else {around}
+            read += [name] if inner in named and not around.isdisjoint(everywhere) else []
+        readers += [f"{owner} reads {', '.join(read)}"] if read else []
+    if readers:
+        yield (
+            f"in part, accumulate has the Trainer count micro-batches where {' and '.join(readers)}"
+        )
+    yield from _cut_short(reached, "accumulate", "what counts micro-batches")
 
 
 def divided_by_devices(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[str]:
-    """Say of each class of the user's if it counts steps by the number of workers.
+    """Say which code of the user's asks for the number of workers, or for what others have.
 
-    Mini-batches are those of one process, so that a schedule made so is too short.
+    A rate that is scaled by it is another one, and so is a schedule: mini-batches are as many.
     """
-    for kind in _kinds_of(trainer, module):
-        for code in _codes_of(kind):
-            found = next((name for name in WORKERS if name in code.co_names), None)
-            if found is not None and not LENGTHS.isdisjoint(code.co_names):
-                yield (
-                    f"in part, devices has {kind.__name__} count steps by {found} "
-                    f"({code.co_name}), where mini-batches are as many as with one worker"
-                )
-                break
+    reached = ReachedCode(trainer, module)
+    for owner, functions in reached.names.items():
+        read = [name for name in WORKERS if name in _all(functions)]
+        where = [name for name, named in functions.items() if not named.isdisjoint(WORKERS)]
+        if read:
+            yield (
+                f"in part, devices has {owner} read {', '.join(read)} ({some(where)}): what it "
+                f"makes of the workers, such as a rate or a number of steps by how many they are, "
+                f"or a loss over what they gather, may not be that of one worker"
+            )
+    yield from _cut_short(reached, "devices", "the number of workers")
 
 
-def _kinds_of(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[type]:
-    owners = (*module.modules(), *vars(trainer)["callbacks"])
-    kinds = dict.fromkeys(base for owner in owners for base in type(owner).__mro__)
-    return (kind for kind in kinds if is_users(kind.__module__))
+def _all(functions: dict[str, set[str]]) -> set[str]:
+    return {name for named in functions.values() for name in named}
 
 
-def _codes_of(kind: type) -> Iterator[types.CodeType]:
-    for value in vars(kind).values():
-        functions = (value.fget, value.fset) if isinstance(value, property) else (value,)
-        for function in functions:
-            plain = getattr(function, "__func__", function)
-            if isinstance(plain, types.FunctionType):
-                yield from _with_inner(plain.__code__)
-
-
-def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _with_inner(constant)
+def _cut_short(reached: ReachedCode, setting: str, what: str) -> Iterator[str]:
+    if reached.is_cut_short:
+        yield (
+            f"in part, {setting} was not looked for in all code: the module and what it holds are "
+            f"more than {MOST:,} objects, and behind these others may read {what}"
+        )

@@ -20,6 +20,7 @@ import xxhash
 from torchmetrics import Metric
 
 from twinrun.errors import TwinrunError
+from twinrun.parallel.log_arguments import reduction_of
 from twinrun.parallel.logged_sizes import LoggedSizes, number
 from twinrun.parallel.seen_of_parts import Aggregated
 from twinrun.parallel.workers import Workers
@@ -81,14 +82,15 @@ class JoinedLogs:
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self.sizes = LoggedSizes()
         """What every worker has seen of each `batch_size`, the same at all."""
-        self.aggregated = Aggregated()
-        """The metrics of torchmetrics that join numbers of a step."""
+        self.aggregated = Aggregated(module)
+        """What joins numbers of shards."""
 
     # A module may compile the step that logs.
     @torch.compiler.disable
     def note(self, name: str, value: Any, options: dict[str, Any], in_step: bool) -> None:
         """Note a call of `log` as of now: a step may change the tensor later."""
         kind = _kind(value, options, in_step)
+        self.aggregated.note_number(name, kind)
         given = options.get("batch_size")
         dtype, size = None, 1 if given is None else given
         if kind == "mean":
@@ -276,8 +278,7 @@ def is_users(hook: Callable[..., object]) -> bool:
 def _kind(value: object, options: dict[str, Any], in_step: bool) -> Kind:
     if isinstance(value, Metric):
         return "metric"
-    reduction = options.get("reduce_fx", "mean")
-    match (reduction if isinstance(reduction, str) else reduction.__name__).lower():
+    match reduction_of(options):
         # ASSUME Lightning joins sums and extremes of a training as a user means them.
         case "min" | "max" | "sum" as kind:
             return kind

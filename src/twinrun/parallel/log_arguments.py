@@ -1,4 +1,4 @@
-"""What a call of `log` is given, by name: a module may give it by position."""
+"""What a call of `log` is given, by name: a module may give it by position, and by a function."""
 
 import inspect
 from collections.abc import Sequence
@@ -36,3 +36,14 @@ def log_arguments(
         if parameter.kind is parameter.VAR_KEYWORD:
             given |= given.pop(parameter.name, {})
     return given
+
+
+def reduction_of(options: dict[str, Any]) -> str:
+    """Return how the values of several steps are joined: by `min`, `max`, `sum`, or another way.
+
+    >>> reduction_of({"reduce_fx": max}), reduction_of({})
+    ('max', 'mean')
+    """
+    told = options.get("reduce_fx", "mean")
+    # Lightning has a sentence of its own for what it cannot join by.
+    return (told if isinstance(told, str) else getattr(told, "__name__", "")).lower()

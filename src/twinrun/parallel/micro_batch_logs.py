@@ -15,7 +15,7 @@ import pytorch_lightning as pl
 import torch
 from torchmetrics import Metric
 
-from twinrun.parallel.log_arguments import log_arguments
+from twinrun.parallel.log_arguments import log_arguments, reduction_of
 from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.seen_of_parts import Aggregated
@@ -60,8 +60,8 @@ class MicroBatchLogs:
         self._noted: dict[tuple[str, str, int], _Noted] = {}
         self._seen: list[tuple[str, str, int]] = []
         self._of_parts: set[str] = set()
-        self.aggregated = Aggregated()
-        """The metrics of torchmetrics that join numbers."""
+        self.aggregated = Aggregated(module)
+        """What joins numbers of micro-batches."""
         module.log = self._note
 
     @property
@@ -72,12 +72,14 @@ class MicroBatchLogs:
     def begin(self) -> None:
         """Note a micro-batch that begins: the calls of `log` of each hook are counted anew."""
         self._seen.clear()
+        self.aggregated.begin()
         if self._made[0].part == 0:
             self._noted.clear()
 
     def end(self, *hooks: str) -> None:
         """Hand on what the last micro-batch has not logged, and earlier ones have."""
         before = self._module._current_fx_name
+        self.aggregated.end()
         try:
             for key in [key for key in self._noted if key[0] in hooks]:
                 # Lightning keeps values by the hook in which they were logged.
@@ -113,6 +115,7 @@ class MicroBatchLogs:
                 self._of_parts.add(name)
         else:  # a copy, as of now: a step may change the tensor later
             value = torch.as_tensor(value, dtype=_dtype(value)).detach().clone()
+            self.aggregated.note_number(name, reduction_of(options))
         noted.values.append(value)
         noted.shards.append(self._made[0].shard)
         size = options.get("batch_size")
@@ -131,10 +134,10 @@ class MicroBatchLogs:
         self._log(noted.name, joined, **{**noted.options, "batch_size": size})
 
 
-def aggregated_by(module: pl.LightningModule) -> set[str]:
-    """Name the metrics of torchmetrics that join numbers of each micro-batch."""
+def aggregated_by(module: pl.LightningModule) -> Aggregated:
+    """Return what joins numbers of each micro-batch that a module logs."""
     logs = getattr(module.log, "__self__", None)
-    return logs.aggregated.names if isinstance(logs, MicroBatchLogs) else set()
+    return logs.aggregated if isinstance(logs, MicroBatchLogs) else Aggregated(module)
 
 
 def logged_of_parts(module: pl.LightningModule) -> list[str]:
@@ -147,8 +150,7 @@ def _joined(noted: _Noted, weights: Sequence[float]) -> Any:
     if isinstance(noted.values[-1], Metric):
         return noted.values[-1]
     values = torch.stack([value.squeeze() for value in noted.values])
-    reduction = noted.options.get("reduce_fx", "mean")
-    match (reduction if isinstance(reduction, str) else reduction.__name__).lower():
+    match reduction_of(noted.options):
         case "min":
             joined = values.min()
         case "max":

@@ -17,10 +17,9 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
         elif isinstance(each, WholeBatch):
             found.append(("devices", each.logs.sizes.sentence("devices")))
-            seen = seen_of_parts(
-                module, each.logs.aggregated.names, setting="devices", part="shard"
-            )
+            seen = seen_of_parts(module, each.logs.aggregated, setting="devices", part="shard")
             found += [("devices", sentence) for sentence in seen]
+            found.append(("devices", each.logs.aggregated.alone))
             found += [("devices", each_read) for each_read in divided_by_devices(trainer, module)]
     return [
         {"setting": setting, "sentence": sentence, "in_part": True}

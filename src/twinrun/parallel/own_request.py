@@ -36,7 +36,8 @@ def exchange_for_trainer(
 
     Args:
         data: the data module, which stays as it is but for its `setup`.
-        exchange: returns what is trained on, given the loader and the Trainer.
+        exchange: returns what is trained on, given the loader and the Trainer, whose limits it may
+            set for it.
         shows_own: whether `trainer.train_dataloader` is the data module's own too.
     """
     setup = data.setup
@@ -50,15 +51,23 @@ def exchange_for_trainer(
         setup(*arguments, **options)
 
     def _exchange(trainer: pl.Trainer) -> None:
-        source = trainer.fit_loop._data_source
+        loop = trainer.fit_loop
+        source = loop._data_source
         # The class's own, since each stage sets up.
         plain = functools.partial(type(source).dataloader, source)
+        set_up_data = functools.partial(type(loop).setup_data, loop)
 
         def dataloader() -> object:
             own = plain()
             trained = exchange(own, trainer)
             return _Trained(trained, own) if shows_own else trained
 
-        source.dataloader = dataloader
+        def setup_data() -> None:
+            told = trainer.limit_train_batches, trainer.val_check_interval
+            set_up_data()
+            # The loop has taken from these what it needs, and others find what was told.
+            trainer.limit_train_batches, trainer.val_check_interval = told
+
+        source.dataloader, loop.setup_data = dataloader, setup_data
 
     data.setup = set_up

@@ -4,29 +4,79 @@ Of a sum of gradients a hook sees the terms, and a metric that aggregates number
 each part: what they make of them is that of the mini-batch only if it is linear.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import torch
 from torchmetrics import Metric
 from torchmetrics.aggregation import BaseAggregator, MeanMetric
+from torchmetrics.metric import jit_distributed_available
+from torchmetrics.utilities import dim_zero_mean
 from torchmetrics.wrappers import Running
 
+from twinrun.checkpoint.users_code import is_users
 from twinrun.wording import some
 
 
 class Aggregated:
-    """Names of the metrics that join numbers; each is asked once, for on a GPU it takes a wait."""
+    """What joins numbers of parts, whatever they are; a metric is asked once: a GPU has to wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: torch.nn.Module) -> None:
+        """Look at the metrics of a module, and at those that `note` is told of."""
         self.names: set[str] = set()
-        """Under which they are logged."""
-        self._asked: set[str] = set()
+        """Of metrics that do: as they are logged, or as attributes."""
+        self.unsynchronised: set[str] = set()
+        """Of metrics that several workers do not join as torchmetrics does."""
+        self.reduced: dict[str, str] = {}
+        """How, by name, numbers are joined that are logged with a `reduce_fx`."""
+        self._module = module
+        self._asked: dict[int, Metric] = {}
+        self._metrics: dict[str, Metric] | None = None
+        self._before: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Look at how often metrics have been updated ahead of a part."""
+        if self._metrics is None:  # once: a module may have thousands of layers
+            self._metrics = dict(_outermost(self._module))
+        self._before = {name: metric._update_count for name, metric in self._metrics.items()}
+
+    def end(self) -> None:
+        """Note the metrics that have been updated since, wherever they are logged."""
+        for name, metric in (self._metrics or {}).items():
+            if metric._update_count != self._before[name]:
+                self.note(name, metric)
 
     def note(self, name: str, metric: Metric) -> None:
-        """Look at a metric that a step logs."""
-        if name not in self._asked:
-            self._asked.add(name)
+        """Look at a metric that a step logs or updates."""
+        if id(metric) not in self._asked:
+            self._asked[id(metric)] = metric
             self.names |= {name} if _is_aggregator(metric) else set()
+            self.unsynchronised |= set() if _is_synchronised(metric) else {name}
+
+    @property
+    def alone(self) -> str | None:
+        """Say which metrics are of one worker; None if none is."""
+        if not self.unsynchronised:
+            return None
+        return (
+            f"in part, devices has metrics ({some(sorted(self.unsynchronised))}) of what the first "
+            f"worker has seen, or joined over the workers by a way of their own (sync_on_compute="
+            f"False, dist_sync_fn, process_group, distributed_available_fn, or a dist_reduce_fx of "
+            f"None or a mean): that may be another value than one worker's"
+        )
+
+    def note_number(self, name: str, reduction: str) -> None:
+        """Note how a number is joined: a mean is one over the samples."""
+        if reduction in ("min", "max", "sum"):
+            self.reduced[name] = reduction
+
+
+def _outermost(module: torch.nn.Module) -> Iterator[tuple[str, Metric]]:
+    """Yield the metrics of a module by name, without those that a metric wraps."""
+    inside: set[int] = set()
+    for name, part in module.named_modules():
+        if isinstance(part, Metric) and id(part) not in inside:
+            inside |= {*map(id, part.modules())}
+            yield name, part
 
 
 def _is_aggregator(metric: Metric) -> bool:
@@ -34,24 +84,46 @@ def _is_aggregator(metric: Metric) -> bool:
     if isinstance(metric, MeanMetric):
         # With a weight, or a number for each sample, it has been given more than its updates.
         return bool(torch.as_tensor(metric.weight).sum() <= metric._update_count)
-    return isinstance(metric, BaseAggregator | Running)
+    return isinstance(metric, BaseAggregator | Running) or is_users(type(metric).__module__)
+
+
+def _is_synchronised(metric: Metric) -> bool:
+    """Say whether workers sum, gather or take extremes of all that a metric has seen."""
+    is_plain = metric.dist_sync_fn is None and metric.process_group is None
+    is_plain &= metric.distributed_available_fn is jit_distributed_available
+    # A library's own knows what it makes of states that are neither.
+    is_users_own = is_users(type(metric).__module__)
+    averaged = [
+        name
+        for name, reduction in metric._reductions.items()
+        if isinstance(metric._defaults[name], torch.Tensor) and reduction in (None, dim_zero_mean)
+    ]
+    return metric.sync_on_compute and is_plain and not (is_users_own and averaged)
 
 
 def seen_of_parts(
-    module: torch.nn.Module, aggregated: Collection[str], *, setting: str, part: str
+    module: torch.nn.Module, aggregated: Aggregated, *, setting: str, part: str
 ) -> Iterator[str]:
-    """Say which hooks of gradients and which metrics see a part of each mini-batch.
+    """Say which hooks of gradients, metrics and reductions see a part of each mini-batch.
 
     Args:
         module: that was trained.
-        aggregated: names under which metrics are logged that join numbers.
+        aggregated: what joins numbers of parts.
         setting: of the variant, which cuts mini-batches.
         part: what it makes of them.
     """
-    if aggregated:
+    if aggregated.names:
         yield (
-            f"in part, {setting} has torchmetrics join what it is given of each {part} (logged as "
-            f"{some(sorted(aggregated))}): what is a loss or a mean of one counts once for each"
+            f"in part, {setting} has metrics join what they are given of each {part} "
+            f"({some(sorted(aggregated.names))}): what is a loss or a mean of one counts once for "
+            f"each"
+        )
+    if aggregated.reduced:
+        reduced = [f"{name} by {how}" for name, how in sorted(aggregated.reduced.items())]
+        yield (
+            f"in part, {setting} joins numbers of each {part} by their reduce_fx "
+            f"({some(reduced)}): the mini-batch's are sums and extremes over samples, but not a "
+            f"loss or a mean, which would be joined of whole mini-batches alone"
         )
     hooked = [
         name

@@ -126,6 +126,7 @@ class WholeBatch(pl.Callback):
             )
         self._workers.sizes = self._sharded[0].sizes[batch_idx]
         self._own_gradients.clear()
+        self.logs.aggregated.begin()
         self._is_in_step = True
 
     def on_train_batch_end(
@@ -137,6 +138,7 @@ class WholeBatch(pl.Callback):
         **__: object,
     ) -> None:
         """Exchange the loss, the statistics of batch normalisation and requests to stop."""
+        self.logs.aggregated.end()
         loss = loss_of(outputs)
         weight = self._workers.weight
         # Not 0 * loss: the loss of a sample that counts nothing may be NaN.
@@ -188,9 +190,7 @@ class WholeBatch(pl.Callback):
         """Let every worker predict alone: a module may keep metrics of it."""
         self._alone.enter_context(not_synchronised(pl_module))
 
-    def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Put back how the metrics are summed up."""
-        self._alone.close()
+    on_predict_end = on_test_end
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Make sure of it once more, also of a training that was stopped in mid-epoch."""
@@ -249,6 +249,8 @@ class WholeBatch(pl.Callback):
         @functools.wraps(hook)
         def joined(*arguments: object, **options: object) -> object:
             found = hook(*arguments, **options)
+            if self._is_in_step:  # such a hook is given a shard, too
+                self.logs.aggregated.end()
             trainer = pl_module.trainer
             # As at the end of a step, behind which this hook of one worker may have asked for it.
             trainer.should_stop = bool(self._exchange([trainer.should_stop]).any())

@@ -65,9 +65,7 @@ class WholeSteps(Tracer):
                 f"values of a step's last micro-batch (torchmetrics logged as {', '.join(names)})"
             )
             yield f"in part, accumulate logs {what}; log them with on_step=False"
-        if readers := list(counters_read(module.trainer, module)):
-            read = " and ".join(readers)
-            yield f"in part, accumulate has the Trainer count micro-batches where {read}"
+        yield from counters_read(module.trainer, module)
         if self._has_gaps:
             yield (
                 "in part, accumulate trains on parts of mini-batches: of some micro-batches "
