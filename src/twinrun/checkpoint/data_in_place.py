@@ -50,6 +50,7 @@ class _Told:
             for name, value in getattr(part, "__dict__", {}).items()
             if name not in WRAPPED
         }
+        self._stateful = {id(part) for part in parts if isinstance(part, Stateful)}
         # The attributes of a stream are seen as positions (see `stream_position`).
         self._parts = {id(part) for part in parts if isinstance(part, Stateful) or is_stream(part)}
         self._parts |= {
@@ -62,6 +63,10 @@ class _Told:
             if not type(part).__module__.startswith((*OURS, "torch."))
             for name in getattr(part, "__dict__", {})
         }
+
+    def says(self, found: Found) -> bool:
+        """Say whether a part that says itself where it is holds it."""
+        return id(found.owner) in self._stateful or id(found.owner) in self.values
 
     def tells(self, found: Found) -> bool:
         """Say whether a number or a container is one of these."""
@@ -92,8 +97,10 @@ class DataLooks:
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
             is_told = told.tells(found)
             if isinstance(found.value, Holder):
-                if not is_told:
-                    self.held.add(found)
+                if not told.says(found):
+                    self.held.add(found, may_come_late=is_told)
+            elif isinstance(found.value, Length) and told.says(found):
+                continue
             elif not (is_told and isinstance(found.value, PLAIN)):
                 self._add(found, told.values)
         for found in held_by_data_module(trainer, self.seen):
@@ -115,7 +122,8 @@ class DataLooks:
             elif found.value is CUT_SHORT:
                 self.unseen.append(cut_short(found.name))
 
-        self.held.know(self.numbers, self.arrays)
+        plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
+        self.held.know(self.numbers, self.arrays, plain)
 
     def _add(self, found: Found, told: Container[int]) -> None:
         owner, name, value = found.owner, found.name, found.value
@@ -161,8 +169,11 @@ class DataLooks:
             if [each for each in keys if each in known] != [each for each in known if each in keys]:
                 yield f"{key[1]} {why}"
         for key, (_, length) in now.lengths.items():
-            # Another container in the place of this one has a key of its own.
-            if self.lengths[key][1] != length if key in self.lengths else self._was_there(key):
+            if key in self.lengths:
+                is_other = self.lengths[key][1].is_other(length)
+            else:  # it was a shorter one
+                is_other = id(length.container) in self.seen
+            if is_other:
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):
             yield f"{name} {why}"
