@@ -15,7 +15,15 @@ import pytorch_lightning as pl
 from twinrun.checkpoint.beside_lightning import BesideLightning
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.mid_epoch import unlogged_since
-from twinrun.checkpoint.replayed_data import Batches, Order, order_of, replay, told_by
+from twinrun.checkpoint.replayed_data import (
+    Batches,
+    Order,
+    data_told,
+    order_of,
+    replay,
+    sources,
+    told_by,
+)
 from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.together import Together
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
@@ -205,9 +213,14 @@ class RunningEpoch:
             if not self.is_watched:
                 self.leave()
         elif self.is_watched:
-            if self._trainer.current_epoch == 0 and self._order is not None:
-                self._order["first"] = rng_states()
+            if self._order is not None:
+                self._order["data"] += data_told(self._trainer)
+                if self._trainer.current_epoch == 0:
+                    self._order["first"] = rng_states()
             self.batches = self._look(fetcher, 0 if self._until is None else math.inf)
 
     def _look(self, fetcher: Any, since: float) -> Batches:
-        return Batches(fetcher, self._fingerprint, self._ask, since)
+        def look() -> dict[str, str]:
+            return sources(self._trainer)
+
+        return Batches(fetcher, self._fingerprint, self._ask, look, since)
