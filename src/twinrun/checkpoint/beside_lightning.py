@@ -11,13 +11,14 @@ import pytorch_lightning as pl
 
 
 class BesideLightning:
-    """Has two functions called there, in one Trainer, until it is removed."""
+    """Has functions called there, in one Trainer, until it is removed."""
 
     def __init__(
         self,
         trainer: pl.Trainer,
         *,
         before_iterator: Callable[[], None],
+        after_first: Callable[[], None],
         after_start: Callable[[Any], None],
     ) -> None:
         """Take the places.
@@ -25,11 +26,13 @@ class BesideLightning:
         Args:
             trainer: of the training.
             before_iterator: called just before the iterator of an epoch is made.
+            after_first: called just after the first one is made.
             after_start: called with Lightning's fetcher before the first batch is fetched from it.
         """
         fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
         self._fit, self._epoch = fit, epoch
         load, start = fit._load_combined_loader_states, epoch.on_run_start
+        reset = fit.reset
 
         def load_states() -> None:
             load()
@@ -41,11 +44,17 @@ class BesideLightning:
             start(data_fetcher)
             after_start(data_fetcher)
 
+        def reset_fit() -> None:
+            after_first()
+            reset()
+
         # Attributes of these objects, which Python finds before the methods of their class.
         vars(fit)["_load_combined_loader_states"] = load_states
+        vars(fit)["reset"] = reset_fit
         vars(epoch)["on_run_start"] = on_run_start
 
     def remove(self) -> None:
         """Leave Lightning's loops as they were."""
-        vars(self._fit).pop("_load_combined_loader_states", None)
+        for name in ("_load_combined_loader_states", "reset"):
+            vars(self._fit).pop(name, None)
         vars(self._epoch).pop("on_run_start", None)

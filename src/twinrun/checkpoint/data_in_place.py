@@ -78,7 +78,16 @@ class _Told:
 class DataLooks:
     """A look at what the making of batches and of steps reaches."""
 
-    def __init__(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
+    def __init__(
+        self, trainer: pl.Trainer, loaders: Sequence[object], *, is_of_batches_alone: bool = False
+    ) -> None:
+        """Look.
+
+        Args:
+            trainer: of the training.
+            loaders: whose data are looked at.
+            is_of_batches_alone: look neither at the data module nor at what steps reach.
+        """
         parts = parts_of(loaders)
         told = _Told(parts)
         # Owners and values are kept, so that no others get their numbers.
@@ -103,8 +112,14 @@ class DataLooks:
                 continue
             elif not (is_told and isinstance(found.value, PLAIN)):
                 self._add(found, told.values)
-        for found in held_by_data_module(trainer, self.seen):
-            self._add(found, told.values)
+        if not is_of_batches_alone:
+            for found in held_by_data_module(trainer, self.seen):
+                self._add(found, told.values)
+            self._look_at_steps(trainer, loaders)
+        plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
+        self.held.know(self.numbers, self.arrays, plain)
+
+    def _look_at_steps(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
         known = {*global_generators(), *map(id, generators_of(loaders))}
         for found in held_by_steps(trainer, self.seen):
             self.held.add(found)
@@ -121,9 +136,6 @@ class DataLooks:
                 self.unseen.append(f"{found.name} {why}")
             elif found.value is CUT_SHORT:
                 self.unseen.append(cut_short(found.name))
-
-        plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
-        self.held.know(self.numbers, self.arrays, plain)
 
     def _add(self, found: Found, told: Container[int]) -> None:
         owner, name, value = found.owner, found.name, found.value
@@ -145,6 +157,17 @@ class DataLooks:
     def _was_there(self, key: tuple[int, str]) -> bool:
         """Say whether an object was: what it has only later it was given under way."""
         return key[0] in self.seen or key in self.held.held
+
+    def written_to(self, now: "DataLooks") -> Iterator[str]:
+        """Name what was there and is another value now; what was None is what is made late."""
+        for before, after in ((self.arrays, now.arrays), (self.numbers, now.numbers)):
+            for key in before.keys() & after.keys():
+                value = before[key][1]
+                if value is not None and repr(value) != repr(after[key][1]):
+                    yield key[1]
+        for key in self.lengths.keys() & now.lengths.keys():
+            if self.lengths[key][1].is_other(now.lengths[key][1]):
+                yield key[1]
 
     def changed(self, now: "DataLooks") -> Iterator[str]:
         """Name what has been written to since, or exchanged, and what may have been."""

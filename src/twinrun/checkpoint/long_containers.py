@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from twinrun.containers import entries, is_container, size_of
-from twinrun.hidden_content import NUMBERS, PLAIN, content_of_plain
+from twinrun.hidden_content import KINDS, NUMBERS, content_of_plain
 
 MOST = 1 << 12  # entries that are looked at
 _MOST_INSIDE = 64  # of a list that is an entry
@@ -54,10 +54,13 @@ def sample_of(container: Any) -> Sample:
     return Sample(tuple(map(_plain, found)), tuple(map(_other, found)))
 
 
-def _plain(item: object) -> str | None:
+def _plain(item: Any) -> str | None:
     if item is None:
         return None
-    if isinstance(item, (*PLAIN, *NUMBERS)):
+    is_row = type(item) in (list, tuple) and len(item) <= _MOST_INSIDE
+    if type(item) in KINDS or (is_row and KINDS.issuperset(map(type, item))):
+        return repr(item)
+    if isinstance(item, NUMBERS):
         return repr(item)
     if is_container(item) and size_of(item) <= _MOST_INSIDE:
         return content_of_plain(item)

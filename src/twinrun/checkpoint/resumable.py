@@ -21,7 +21,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint import mid_epoch, restored
+from twinrun.checkpoint import restored
 from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.best_models import KEY
 from twinrun.checkpoint.completed import complete, write
@@ -177,7 +177,7 @@ class Resumable(pl.Callback):
         if not is_due or is_between or found is None or not has_reloaded(trainer):
             return
         why = self._hindrance(trainer, is_in_first_epoch=trainer.current_epoch == 0)
-        why = agreed(self._together, why or next(mid_epoch.hindrances(trainer, found), None))
+        why = agreed(self._together, why or next(epoch.hindrances(found), None))
         if why is None:
             self._write(trainer, f"epoch{trainer.current_epoch}-batch{batches}.ckpt", epoch.state())
         else:

@@ -7,14 +7,15 @@ not even its beginning is kept.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 
+from twinrun.checkpoint import mid_epoch
 from twinrun.checkpoint.beside_lightning import BesideLightning
+from twinrun.checkpoint.first_iterator import FirstIterator
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
-from twinrun.checkpoint.mid_epoch import unlogged_since
 from twinrun.checkpoint.replayed_data import (
     Batches,
     Order,
@@ -75,8 +76,13 @@ class RunningEpoch:
         self._seconds: float | None = None
         # When the batches are looked at at last; None if they are already.
         self._until: float | None = None
+        self._first: FirstIterator | None = None
+        self._at_first: list[str] = []  # what stands against a checkpoint in the first epoch
         self._loops = BesideLightning(
-            trainer, before_iterator=self._note_order, after_start=self._watch
+            trainer,
+            before_iterator=self._note_order,
+            after_first=self._look_behind_first,
+            after_start=self._watch,
         )
 
     def begin(self, left: float | None) -> None:
@@ -161,7 +167,7 @@ class RunningEpoch:
             "order": self._order,
             "random": self._random,
             "metrics": self._metrics,
-            "unlogged": unlogged_since(self._trainer, self._metrics),
+            "unlogged": mid_epoch.unlogged_since(self._trainer, self._metrics),
             "told": told_by(self._trainer),
             "batches": self._done,
             "since": self.batches.since,
@@ -198,7 +204,24 @@ class RunningEpoch:
         """Leave the loops as they were."""
         self._loops.remove()
 
+    def hindrances(self, batches: Batches) -> Iterator[str]:
+        """Say what stands against a checkpoint between two batches, and not where an epoch starts.
+
+        Args:
+            batches: of the epoch.
+        """
+        if self._trainer.current_epoch == 0:
+            yield from self._at_first
+        yield from mid_epoch.hindrances(self._trainer, batches)
+
+    def _look_behind_first(self) -> None:
+        if self._first is not None:
+            self._at_first = [*self._first.changed(FirstIterator(self._trainer))]
+            self._first = None
+
     def _note_order(self) -> None:
+        if self.is_watched and self._began is None and self._trainer.ckpt_path is None:
+            self._first = FirstIterator(self._trainer)
         if self.is_watched and self._resumed is None:
             self._order = order_of(self._trainer, self._together.random_of_steps())
 
