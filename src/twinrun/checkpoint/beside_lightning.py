@@ -17,6 +17,7 @@ class BesideLightning:
         self,
         trainer: pl.Trainer,
         *,
+        before_loaders: Callable[[], None],
         before_iterator: Callable[[], None],
         after_first: Callable[[], None],
         after_start: Callable[[Any], None],
@@ -25,6 +26,7 @@ class BesideLightning:
 
         Args:
             trainer: of the training.
+            before_loaders: called just before training loaders are made.
             before_iterator: called just before the iterator of an epoch is made.
             after_first: called just after the first one is made.
             after_start: called with Lightning's fetcher before the first batch is fetched from it.
@@ -32,11 +34,16 @@ class BesideLightning:
         fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
         self._fit, self._epoch = fit, epoch
         load, start = fit._load_combined_loader_states, epoch.on_run_start
-        reset = fit.reset
+        reset, set_up = fit.reset, fit.setup_data
 
         def load_states() -> None:
             load()
             before_iterator()
+
+        def setup_data() -> None:
+            if fit._combined_loader is None or fit._should_reload_train_dl:
+                before_loaders()
+            set_up()
 
         def on_run_start(data_fetcher: Any) -> None:
             if trainer.current_epoch > 0:
@@ -50,11 +57,11 @@ class BesideLightning:
 
         # Attributes of these objects, which Python finds before the methods of their class.
         vars(fit)["_load_combined_loader_states"] = load_states
-        vars(fit)["reset"] = reset_fit
+        vars(fit)["reset"], vars(fit)["setup_data"] = reset_fit, setup_data
         vars(epoch)["on_run_start"] = on_run_start
 
     def remove(self) -> None:
         """Leave Lightning's loops as they were."""
-        for name in ("_load_combined_loader_states", "reset"):
+        for name in ("_load_combined_loader_states", "reset", "setup_data"):
             vars(self._fit).pop(name, None)
         vars(self._epoch).pop("on_run_start", None)

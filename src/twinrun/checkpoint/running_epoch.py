@@ -16,6 +16,7 @@ from twinrun.checkpoint import mid_epoch
 from twinrun.checkpoint.beside_lightning import BesideLightning
 from twinrun.checkpoint.first_iterator import FirstIterator
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
+from twinrun.checkpoint.making_loaders import MakingLoaders
 from twinrun.checkpoint.replayed_data import (
     Batches,
     Order,
@@ -48,6 +49,7 @@ class RunningEpoch:
         fingerprint: Callable[[object], int],
         before_batch: Callable[[], None],
         brought: Callable[[], None],
+        before_loaders: Callable[[], None],
         is_watched: bool,
         together: Together,
     ) -> None:
@@ -58,6 +60,7 @@ class RunningEpoch:
             fingerprint: of a batch.
             before_batch: called before a batch is fetched, in an epoch that is watched.
             brought: called when the data of a resumed epoch are where they were.
+            before_loaders: called before training loaders are made.
             is_watched: whether checkpoints in mid-epoch are written at all.
             together: the workers; they watch the same epochs, by the first one's clock.
         """
@@ -80,6 +83,7 @@ class RunningEpoch:
         self._at_first: list[str] = []  # what stands against a checkpoint in the first epoch
         self._loops = BesideLightning(
             trainer,
+            before_loaders=before_loaders,
             before_iterator=self._note_order,
             after_first=self._look_behind_first,
             after_start=self._watch,
@@ -204,12 +208,14 @@ class RunningEpoch:
         """Leave the loops as they were."""
         self._loops.remove()
 
-    def hindrances(self, batches: Batches) -> Iterator[str]:
+    def hindrances(self, batches: Batches, making: MakingLoaders) -> Iterator[str]:
         """Say what stands against a checkpoint between two batches, and not where an epoch starts.
 
         Args:
             batches: of the epoch.
+            making: what its loaders are made from.
         """
+        yield from making.hindrances(self._trainer)
         if self._trainer.current_epoch == 0:
             yield from self._at_first
         yield from mid_epoch.hindrances(self._trainer, batches)
