@@ -80,14 +80,14 @@ def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> I
             yield f"{name} changes while the training runs, and is no part of its state_dict"
 
 
-def named_by_place(trainer: pl.Trainer) -> Iterator[str]:
+def named_by_id(trainer: pl.Trainer) -> Iterator[str]:
     """Name the optimizers whose state_dict names parameters by `id`, as some Lookaheads do."""
     for optimizer in trainer.optimizers:
         if type(optimizer).state_dict.__module__.startswith("torch."):
             continue
         groups = optimizer.param_groups
-        places = {id(parameter) for group in groups for parameter in group["params"]}
-        if not places.isdisjoint(_numbers_in(optimizer.state_dict())):
+        ids = {id(parameter) for group in groups for parameter in group["params"]}
+        if not ids.isdisjoint(_numbers_in(optimizer.state_dict())):
             yield (
                 f"the state_dict of {type(optimizer).__name__} names parameters by their id, which "
                 f"is another one in each process"
