@@ -2,6 +2,7 @@
 
 import functools
 import random
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -82,13 +83,33 @@ class OwnSGD(torch.optim.SGD):
         super().__init__(parameters, lr=0.05)
         self.anchor = [p.detach().clone() for p in self.param_groups[0]["params"]]
 
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = super().step(closure)
+        for parameter, anchor in zip(self.param_groups[0]["params"], self.anchor, strict=True):
+            parameter.lerp_(anchor, 0.01)
+        return loss
+
 
 class Optimizes(Small):
     def configure_optimizers(self):
         return OwnSGD(self.parameters())
 
 
-@pytest.mark.parametrize("module", [Anchored, CallsBack])
+class Tagged(OwnSGD):
+    """Keeps a number that it took from the weights in an object."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters)
+        self.of = SimpleNamespace(start=float(self.anchor[0].sum()))
+
+
+class OptimizesByObject(Small):
+    def configure_optimizers(self):
+        return Tagged(self.parameters())
+
+
+@pytest.mark.parametrize("module", [Anchored, CallsBack, Optimizes])
 def test_what_hooks_take_from_the_weights_is_what_it_was(tmp_path, module):
     """Red before: taken again from the weights of the checkpoint, in silence."""
     assert_resumed(tmp_path / "mid", [6], kills=[7], module=module)
@@ -100,12 +121,12 @@ def test_what_hooks_take_from_the_weights_is_what_it_was(tmp_path, module):
 
 
 def test_what_cannot_be_put_back_ends_the_attempt(tmp_path):
-    """Red before: an optimizer's copy of the weights was made again, in silence."""
-    fit(tmp_path, module=Optimizes, kill=7, in_epoch=every(1))
+    """Red before: what an optimizer took from the weights was taken again, in silence."""
+    fit(tmp_path, module=OptimizesByObject, kill=7, in_epoch=every(1))
     with pytest.raises(
-        TwinrunError, match=r"OwnSGD\.anchor.* is not what it was where the training"
+        TwinrunError, match=r"Tagged\.of\.start is not what it was where the training"
     ):
-        fit(tmp_path, module=Optimizes)
+        fit(tmp_path, module=OptimizesByObject)
     assert not (tmp_path / "checkpoint.json").exists()
 
 

@@ -12,7 +12,7 @@ from small import Points, Small
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from twinrun.checkpoint.stream_position import moved, possible_positions
-from twinrun.checkpoint.unsaved_state import changed_optimizers, states_of_optimizers
+from twinrun.checkpoint.unsaved_optimizers import changed_optimizers, states_of_optimizers
 
 KINDS = [np.int64, np.float32, decimal.Decimal, fractions.Fraction, complex]
 TURN = None

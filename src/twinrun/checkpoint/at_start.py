@@ -24,13 +24,13 @@ from twinrun.checkpoint.plain_attributes import (
     unshared,
 )
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
-from twinrun.checkpoint.unsaved_state import (
+from twinrun.checkpoint.unsaved_optimizers import (
     SAVED,
     TEXT,
-    attributes_of_callbacks,
-    kept_anyway,
     states_of_optimizers,
+    values_of_optimizers,
 )
+from twinrun.checkpoint.unsaved_state import attributes_of_callbacks, kept_anyway
 
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
@@ -90,14 +90,18 @@ def put_back_start(
         What cannot be put back, if anything.
     """
     later = {f"{_MODULE}{path} {name}" for path, values in changed.items() for name in values}
-    names = names_in(trainer)
+    names, own = names_in(trainer), _of_optimizers(trainer)
     for key, state in saved["looks"].items():
         others = {state, found.get(key, "")} - {SAVED}
         if len(others) < 2 or key in later or key in names:
             continue
-        if key not in saved["values"]:
+        is_kept = key in saved["values"]
+        value = given_back(saved["values"].get(key), trainer.strategy.root_device)
+        there = own.get(key.removeprefix(_OPTIMIZER))
+        if is_kept and not isinstance(there, torch.Tensor | np.ndarray):
+            _set(trainer, key, value)
+        elif not is_kept or not _is_filled(there, value):  # wherever it lies
             return f"{_called(trainer, key)} is not what it was where the training began"
-        _set(trainer, key, saved["values"][key])
     return None
 
 
@@ -113,6 +117,16 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
     return {
         **{f"{_MODULE}{p} {name}": v for p, part in parts for name, v in looked_at(part).items()},
         **{f"{_CALLBACK}{key}": value for key, value in callbacks},
+        **{f"{_OPTIMIZER}{key}": value for key, value in _of_optimizers(trainer).items()},
+    }
+
+
+def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
+    """Return what can be set in optimizers: plain attributes, and tensors and arrays anywhere."""
+    return {
+        key: value
+        for key, path, value in values_of_optimizers(trainer)
+        if path.isidentifier() or isinstance(value, torch.Tensor | np.ndarray)
     }
 
 
@@ -130,10 +144,21 @@ def _called(trainer: pl.Trainer, key: str) -> str:
 
 
 def _set(trainer: pl.Trainer, key: str, value: object) -> None:
-    value = given_back(value, trainer.strategy.root_device)
     if key.startswith(_CALLBACK):
         index, name = key.removeprefix(_CALLBACK).split(" ", 1)
         setattr(vars(trainer)["callbacks"][int(index)], name.partition(".")[2], value)
+    elif key.startswith(_OPTIMIZER):
+        index, name = key.removeprefix(_OPTIMIZER).split(" ", 1)
+        setattr(trainer.optimizers[int(index)], name.partition(".")[2], value)
     else:
         path, _, name = key.removeprefix(_MODULE).rpartition(" ")
         set_attribute(trainer.lightning_module.get_submodule(path), name, value)
+
+
+@torch.no_grad()
+def _is_filled(own: Any, value: Any) -> bool:
+    """Write a tensor or an array into another one of its kind; say whether that could be done."""
+    is_like = type(own) is type(value) and (own.shape, own.dtype) == (value.shape, value.dtype)
+    if is_like:
+        own[...] = value
+    return is_like

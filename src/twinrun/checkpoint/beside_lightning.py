@@ -11,29 +11,39 @@ import pytorch_lightning as pl
 
 
 class BesideLightning:
-    """Has two functions called there, in one Trainer, until it is removed."""
+    """Has functions called there, in one Trainer, until it is removed."""
 
     def __init__(
         self,
         trainer: pl.Trainer,
         *,
+        before_loaders: Callable[[], None],
         before_iterator: Callable[[], None],
+        after_first: Callable[[], None],
         after_start: Callable[[Any], None],
     ) -> None:
         """Take the places.
 
         Args:
             trainer: of the training.
+            before_loaders: called just before training loaders are made.
             before_iterator: called just before the iterator of an epoch is made.
+            after_first: called just after the first one is made.
             after_start: called with Lightning's fetcher before the first batch is fetched from it.
         """
         fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
         self._fit, self._epoch = fit, epoch
         load, start = fit._load_combined_loader_states, epoch.on_run_start
+        reset, set_up = fit.reset, fit.setup_data
 
         def load_states() -> None:
             load()
             before_iterator()
+
+        def setup_data() -> None:
+            if fit._combined_loader is None or fit._should_reload_train_dl:
+                before_loaders()
+            set_up()
 
         def on_run_start(data_fetcher: Any) -> None:
             if trainer.current_epoch > 0:
@@ -41,11 +51,17 @@ class BesideLightning:
             start(data_fetcher)
             after_start(data_fetcher)
 
+        def reset_fit() -> None:
+            after_first()
+            reset()
+
         # Attributes of these objects, which Python finds before the methods of their class.
         vars(fit)["_load_combined_loader_states"] = load_states
+        vars(fit)["reset"], vars(fit)["setup_data"] = reset_fit, setup_data
         vars(epoch)["on_run_start"] = on_run_start
 
     def remove(self) -> None:
         """Leave Lightning's loops as they were."""
-        vars(self._fit).pop("_load_combined_loader_states", None)
+        for name in ("_load_combined_loader_states", "reset", "setup_data"):
+            vars(self._fit).pop(name, None)
         vars(self._epoch).pop("on_run_start", None)

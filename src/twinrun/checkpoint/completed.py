@@ -14,6 +14,7 @@ from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
+from twinrun.checkpoint.making_loaders import Making
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
@@ -85,6 +86,7 @@ def complete(
     epoch: Mapping[str, Any] | None,
     worker: Mapping[str, Any],
     compiled_for: list[list[int]] | None,
+    making: Making | None,
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
 
@@ -97,6 +99,7 @@ def complete(
         epoch: of a `RunningEpoch`, where the checkpoint is taken in mid-epoch.
         worker: what this worker keeps beside all else, where there are several.
         compiled_for: the shapes of batch for which the module's own code was compiled.
+        making: what the training loaders were made from.
     """
     loops = checkpoint["loops"]["fit_loop"]
     more = {}
@@ -124,4 +127,5 @@ def complete(
         "models": best_models.beside(trainer),
         "worker": dict(worker),
         "compiled_for": compiled_for,
+        "making": making,
     }

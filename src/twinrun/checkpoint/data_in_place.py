@@ -50,6 +50,7 @@ class _Told:
             for name, value in getattr(part, "__dict__", {}).items()
             if name not in WRAPPED
         }
+        self._stateful = {id(part) for part in parts if isinstance(part, Stateful)}
         # The attributes of a stream are seen as positions (see `stream_position`).
         self._parts = {id(part) for part in parts if isinstance(part, Stateful) or is_stream(part)}
         self._parts |= {
@@ -63,6 +64,10 @@ class _Told:
             for name in getattr(part, "__dict__", {})
         }
 
+    def says(self, found: Found) -> bool:
+        """Say whether a part that says itself where it is holds it."""
+        return id(found.owner) in self._stateful or id(found.owner) in self.values
+
     def tells(self, found: Found) -> bool:
         """Say whether a number or a container is one of these."""
         owner = id(found.owner)
@@ -73,7 +78,16 @@ class _Told:
 class DataLooks:
     """A look at what the making of batches and of steps reaches."""
 
-    def __init__(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
+    def __init__(
+        self, trainer: pl.Trainer, loaders: Sequence[object], *, is_of_batches_alone: bool = False
+    ) -> None:
+        """Look.
+
+        Args:
+            trainer: of the training.
+            loaders: whose data are looked at.
+            is_of_batches_alone: look neither at the data module nor at what steps reach.
+        """
         parts = parts_of(loaders)
         told = _Told(parts)
         # Owners and values are kept, so that no others get their numbers.
@@ -92,12 +106,20 @@ class DataLooks:
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
             is_told = told.tells(found)
             if isinstance(found.value, Holder):
-                if not is_told:
-                    self.held.add(found)
+                if not told.says(found):
+                    self.held.add(found, may_come_late=is_told)
+            elif isinstance(found.value, Length) and told.says(found):
+                continue
             elif not (is_told and isinstance(found.value, PLAIN)):
                 self._add(found, told.values)
-        for found in held_by_data_module(trainer, self.seen):
-            self._add(found, told.values)
+        if not is_of_batches_alone:
+            for found in held_by_data_module(trainer, self.seen):
+                self._add(found, told.values)
+            self._look_at_steps(trainer, loaders)
+        plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
+        self.held.know(self.numbers, self.arrays, plain)
+
+    def _look_at_steps(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
         known = {*global_generators(), *map(id, generators_of(loaders))}
         for found in held_by_steps(trainer, self.seen):
             self.held.add(found)
@@ -114,8 +136,6 @@ class DataLooks:
                 self.unseen.append(f"{found.name} {why}")
             elif found.value is CUT_SHORT:
                 self.unseen.append(cut_short(found.name))
-
-        self.held.know(self.numbers, self.arrays)
 
     def _add(self, found: Found, told: Container[int]) -> None:
         owner, name, value = found.owner, found.name, found.value
@@ -137,6 +157,17 @@ class DataLooks:
     def _was_there(self, key: tuple[int, str]) -> bool:
         """Say whether an object was: what it has only later it was given under way."""
         return key[0] in self.seen or key in self.held.held
+
+    def written_to(self, now: "DataLooks") -> Iterator[str]:
+        """Name what was there and is another value now; what was None is what is made late."""
+        for before, after in ((self.arrays, now.arrays), (self.numbers, now.numbers)):
+            for key in before.keys() & after.keys():
+                value = before[key][1]
+                if value is not None and repr(value) != repr(after[key][1]):
+                    yield key[1]
+        for key in self.lengths.keys() & now.lengths.keys():
+            if self.lengths[key][1].is_other(now.lengths[key][1]):
+                yield key[1]
 
     def changed(self, now: "DataLooks") -> Iterator[str]:
         """Name what has been written to since, or exchanged, and what may have been."""
@@ -161,8 +192,11 @@ class DataLooks:
             if [each for each in keys if each in known] != [each for each in known if each in keys]:
                 yield f"{key[1]} {why}"
         for key, (_, length) in now.lengths.items():
-            # Another container in the place of this one has a key of its own.
-            if self.lengths[key][1] != length if key in self.lengths else self._was_there(key):
+            if key in self.lengths:
+                is_other = self.lengths[key][1].is_other(length)
+            else:  # it was a shorter one
+                is_other = id(length.container) in self.seen
+            if is_other:
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):
             yield f"{name} {why}"

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from twinrun.checkpoint.long_containers import Sample
+
 
 class Holder(NamedTuple):
     """A container, an object or a function: it may be exchanged for another one."""
@@ -18,10 +20,18 @@ class Order(NamedTuple):
 
 
 class Length(NamedTuple):
-    """A container's that is too long to be looked at."""
+    """A container's that is too long to be walked."""
 
+    container: object
+    """It."""
     entries: int
     """How many there are."""
+    sample: Sample
+    """Of them."""
+
+    def is_other(self, now: "Length") -> bool:
+        """Say whether there are more or less of them now, or others."""
+        return self.entries != now.entries or self.sample.is_other(now.sample)
 
 
 class Found(NamedTuple):

@@ -27,11 +27,14 @@ class HeldObjects:
         self.held: dict[Key, tuple[object, object]] = {}
         self._inside: dict[int, dict[str, object]] = defaultdict(dict)
         self._contents: dict[int, dict[str, str]] = defaultdict(dict)
+        self._late: set[Key] = set()
 
-    def add(self, found: Found) -> None:
-        """Take in what holds others."""
+    def add(self, found: Found, *, may_come_late: bool = False) -> None:
+        """Take in what holds others; what may come late is a cache where there was nothing."""
         if isinstance(found.value, Holder):
             key = id(found.owner), found.name
+            if may_come_late:
+                self._late.add(key)
             self.held[key] = found.owner, found.value.value
             self._inside[id(found.owner)][found.name] = found.value.value
 
@@ -51,6 +54,8 @@ class HeldObjects:
         for key, (_, value) in now.held.items():
             if key in self.held:
                 is_other = not self._is_like(self.held[key][1], now, value, set())
+            elif key in now._late:
+                is_other = False
             elif key[1] in self._contents.get(key[0], ()):
                 is_other = True  # a plain value before
             else:

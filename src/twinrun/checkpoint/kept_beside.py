@@ -19,12 +19,8 @@ from twinrun.checkpoint.stream_position import moved, possible_positions
 from twinrun.checkpoint.structure import Structure
 from twinrun.checkpoint.switches import changed_switches, switches
 from twinrun.checkpoint.trainer_settings import changed_settings, settings_of
-from twinrun.checkpoint.unsaved_state import (
-    changed_callbacks,
-    changed_optimizers,
-    states_of_callbacks,
-    states_of_optimizers,
-)
+from twinrun.checkpoint.unsaved_optimizers import changed_optimizers, states_of_optimizers
+from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
 
 
 class KeptBeside:

@@ -21,7 +21,7 @@ from pytorch_lightning.trainer.connectors.logger_connector.result import (
 
 from twinrun.checkpoint.loaded import METRICS, metrics_of
 from twinrun.checkpoint.plain_attributes import graphs_held
-from twinrun.checkpoint.replayed_data import Batches, training_loaders
+from twinrun.checkpoint.replayed_data import TELLS, Batches, training_loaders
 from twinrun.checkpoint.stream_position import Stateful
 
 _OF_META = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph")
@@ -38,7 +38,14 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
         yield f"{kind}.training_step fetches batches by itself (dataloader_iter)"
     loaders = training_loaders(trainer)
     is_replayed = not any(isinstance(loader, Stateful) for loader in loaders)
-    drawn = sorted(batches.drawn_in_fetches & batches.drawn_between)
+    both = batches.drawn_in_fetches & batches.drawn_between
+    told = sorted(name for name in both if name.endswith(TELLS))
+    for name in told if is_replayed else ():
+        yield (
+            f"{name} changes where batches are fetched, and also between two of them, so that they "
+            f"cannot be read again"
+        )
+    drawn = sorted(both.difference(told))
     if is_replayed and drawn:
         yield (
             f"samples are drawn in this process, by the random number generators that the steps "

@@ -56,7 +56,7 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
     for path, part in module.named_modules():
         for name, value in looked_at(part).items():
             found[f"module {path} {name}"] = look(value, held)
-    for key, value in _of_data(trainer, loaders):
+    for key, value in of_data(trainer, loaders):
         found[f"data {key}"] = repr(value)
     return found
 
@@ -262,7 +262,7 @@ def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:
     )
 
 
-def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str, object]]:
+def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str, object]]:
     """Yield the plain attributes of the data module, loaders, samplers and datasets."""
     owners = [vars(trainer).get("datamodule"), *parts_of(loaders)]
     for index, owner in enumerate(owners):

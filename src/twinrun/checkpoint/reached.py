@@ -17,8 +17,7 @@ import torch
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.found import Found, Holder
 from twinrun.checkpoint.step_walk import StepWalk
-from twinrun.checkpoint.stream_position import Stateful
-from twinrun.checkpoint.unsaved_state import OURS
+from twinrun.checkpoint.stream_position import Stateful, telling_data
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import (
     DEEPEST,
@@ -79,10 +78,7 @@ def held_by_data_module(
         seen: is given all that is come to, by identity; nothing is that is there already.
     """
     owner = vars(trainer).get("datamodule")
-    methods = (getattr(type(owner), name, None) for name in ("state_dict", "load_state_dict"))
-    if owner is None or not any(
-        getattr(each, "__module__", "").startswith(OURS) for each in methods
-    ):
+    if owner is None or telling_data(trainer) is not None:
         return
     walked = Walk(True, {} if seen is None else seen, most=MOST_NAMED, without=LOADED)
     for name, value in attributes_seen(owner).items():

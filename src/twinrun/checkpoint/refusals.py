@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from twinrun.checkpoint.best_models import forgetful
 from twinrun.checkpoint.loaded_states import never_loaded
 from twinrun.checkpoint.reached import generators_reached
+from twinrun.checkpoint.unsaved_optimizers import named_by_id
 from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.parameters import unheld_parameters
 
@@ -69,6 +70,7 @@ def refusals(
             # A resumed training has neither it nor the module's when Lightning's state is put back.
             yield f"{type(callback).__name__} has exchanged the schedule of the learning rate"
     yield from never_loaded(trainer)
+    yield from named_by_id(trainer)
     module = trainer.lightning_module
     if unheld_parameters(module.parameters(), trainer.optimizers):
         yield f"an optimizer trains parameters that {type(module).__name__} does not hold"

@@ -7,6 +7,7 @@ fingerprint of all batches shows whether they are the same ones. A loader that s
 `StatefulDataLoader`) is told so instead, and fetches nothing twice.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
@@ -16,12 +17,20 @@ import xxhash
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader
 
-from twinrun.checkpoint.looks import look_at_rng_states
+from twinrun.checkpoint.looks import look, look_at_rng_states
 from twinrun.checkpoint.refusals import generators_of
-from twinrun.checkpoint.stream_position import Stateful, positions_of, put_back
+from twinrun.checkpoint.stream_position import (
+    Stateful,
+    parts_of,
+    positions_of,
+    put_back,
+    state_told,
+    telling_data,
+)
 from twinrun.process.determinism import RNGStates, restore_rng_states
 
 MOST_LOOKS, EVERY = 32, 64  # at draws: at the first fetches, and at two of so many later ones
+TELLS = ".state_dict()"  # behind the class of what says itself where it is
 FEWEST_LOOKS = 2  # fetches that show what draws in them, and what between them
 
 
@@ -36,6 +45,8 @@ class Order(TypedDict):
     """States of the generators that loaders and samplers were given."""
     positions: list[dict[str, Any]]
     """Of loaders, samplers and datasets that say where they are."""
+    data: list[dict[str, Any]]
+    """What the data module says of itself there, and before the first batch."""
 
 
 class Batches:
@@ -46,6 +57,7 @@ class Batches:
         fetcher: Any,
         fingerprint: Callable[[object], int],
         before: Callable[[], None],
+        look: Callable[[], dict[str, str]],
         since: float = 0,
     ) -> None:
         """Take the place of a fetcher's iterator.
@@ -54,17 +66,18 @@ class Batches:
             fetcher: of Lightning; it may have fetched a batch already.
             fingerprint: of a batch.
             before: called before each further batch is fetched, but while they are replayed.
+            look: writes down what batches may be drawn from, by its name.
             since: the number of the first batch that is looked at, from 0; infinite for none.
         """
         self._fetcher, self._inner = fetcher, fetcher.iterator
-        self._fingerprint, self._before = fingerprint, before
+        self._fingerprint, self._before, self._look = fingerprint, before, look
         self.running, self.since = "0", since
         """Fingerprint of all batches so far, from that of a number on."""
         self._fetched = 0
-        self._last: dict[str, str] | None = None  # look at the RNG states after a fetch
+        self._last: dict[str, str] | None = None  # look after a fetch
         self.is_replaying = False
         self.drawn_in_fetches, self.drawn_between = set[str](), set[str]()
-        """Names of the generators that fetches draw from, and that steps do."""
+        """What changes in fetches, and what between them: generators, and what data say."""
         fetcher.iterator = self
         for found in getattr(fetcher, "batches", ()):
             self._note(found)
@@ -83,12 +96,16 @@ class Batches:
             self._fetched += 1
             return found
         is_looked_at = self._fetched - self.since < MOST_LOOKS or self._fetched % EVERY < 2
-        before = look_at_rng_states() if is_looked_at else None
+        before = self._look() if is_looked_at else None
         found = next(self._inner)
-        if before is not None and self._fetched:
-            after = look_at_rng_states()
-            self.drawn_between |= _others(self._last or before, before)
-            self.drawn_in_fetches |= _others(before, after)
+        if before is not None:
+            after = self._look()
+            drawn = _others(before, after)
+            if self._fetched:
+                self.drawn_between |= _others(self._last or before, before)
+            else:  # a sampler draws its order here, which a resumed training draws again
+                drawn = {name for name in drawn if name.endswith(TELLS)}
+            self.drawn_in_fetches |= drawn
             self._last = after
         else:
             self._last = None
@@ -139,6 +156,20 @@ def training_loaders(trainer: pl.Trainer) -> list[object]:
     return tree_leaves(trainer.train_dataloader)
 
 
+def sources(trainer: pl.Trainer) -> dict[str, str]:
+    """Write down what batches may be drawn from: the RNG states, and what data say themselves."""
+    parts = [part for part in parts_of(training_loaders(trainer)) if isinstance(part, Stateful)]
+    if not any(isinstance(loader, Stateful) for loader in training_loaders(trainer)):
+        parts += [data] if (data := telling_data(trainer)) is not None else []
+        told = {_called(part): look(state_told(part), ()) for part in parts}
+        return {**told, **look_at_rng_states()}
+    return look_at_rng_states()
+
+
+def _called(part: object) -> str:
+    return f"{type(part).__name__}{TELLS}"
+
+
 def has_reloaded(trainer: pl.Trainer) -> bool:
     """Say whether the loaders were made for this epoch, as a resumed training makes them."""
     if not vars(trainer).get("reload_dataloaders_every_n_epochs"):
@@ -165,8 +196,33 @@ def order_of(trainer: pl.Trainer, random: RNGStates) -> Order:
         "random": random,
         "first": None,
         "generators": [each.get_state() for each in generators_of(loaders)],
-        "positions": positions_of(asked),
+        "positions": copy.deepcopy(positions_of(asked)),
+        "data": data_told(trainer),
     }
+
+
+def data_told(trainer: pl.Trainer) -> list[dict[str, Any]]:
+    """Return what the data module says of itself, if its class does."""
+    return [state_told(data)] if (data := telling_data(trainer)) is not None else []
+
+
+def _what_to_tell(trainer: pl.Trainer, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a data module is told before an iterator is made, and before the first batch.
+
+    Nothing where it says the same whatever is fetched: it may add to itself what it is told.
+    """
+    told = state["order"].get("data", [])  # checkpoints of older versions have none
+    is_other = (
+        _called(telling_data(trainer)) in state["drawn"][0]
+        or len({look(each, ()) for each in told}) > 1
+    )
+    return copy.deepcopy(told) if is_other else []
+
+
+def _tell(trainer: pl.Trainer, told: Sequence[dict[str, Any]]) -> None:
+    for state in told:
+        if (data := telling_data(trainer)) is not None:
+            data.load_state_dict(state)
 
 
 def replay(
@@ -193,8 +249,11 @@ def replay(
     put_back([each for each in loaders if not isinstance(each, Stateful)], order["positions"])
     for generator, saved in zip(generators_of(loaders), order["generators"], strict=True):
         generator.set_state(saved)
+    at_iterator = _what_to_tell(trainer, state)
+    _tell(trainer, at_iterator[:1])
     restore_rng_states(order["random"])
     iter(fetcher)
+    _tell(trainer, at_iterator[1:])
     if order["first"] is not None:
         restore_rng_states(order["first"])
     found = watch()

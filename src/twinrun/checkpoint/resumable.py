@@ -21,7 +21,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint import mid_epoch, restored
+from twinrun.checkpoint import restored
 from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.best_models import KEY
 from twinrun.checkpoint.completed import complete, write
@@ -30,6 +30,7 @@ from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded
 from twinrun.checkpoint.looks import fingerprint_of_batch
+from twinrun.checkpoint.making_loaders import MakingLoaders
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
@@ -81,6 +82,7 @@ class Resumable(pl.Callback):
         self._fingerprint = fingerprint or fingerprint_of_batch
         self._first_batch = FirstBatch(self._folder, fingerprint, self._together, trained_otherwise)
         self._epoch: RunningEpoch | None = None
+        self._making = MakingLoaders()
 
     @property
     def refused(self) -> str | None:
@@ -109,6 +111,7 @@ class Resumable(pl.Callback):
             self._fingerprint,
             lambda: self._before_batch(trainer),
             lambda: self._go_on(trainer, pl_module),
+            lambda: self._making.begin(trainer, self._restored),
             is_watched=self._left is not None,
             together=self._together,
         )
@@ -177,7 +180,7 @@ class Resumable(pl.Callback):
         if not is_due or is_between or found is None or not has_reloaded(trainer):
             return
         why = self._hindrance(trainer, is_in_first_epoch=trainer.current_epoch == 0)
-        why = agreed(self._together, why or next(mid_epoch.hindrances(trainer, found), None))
+        why = agreed(self._together, why or next(epoch.hindrances(found, self._making), None))
         if why is None:
             self._write(trainer, f"epoch{trainer.current_epoch}-batch{batches}.ckpt", epoch.state())
         else:
@@ -249,7 +252,7 @@ class Resumable(pl.Callback):
         before = rng_states()
         assert self._at_start is not None  # noqa: S101
         self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
-        self._kept |= self._first_batch.state()
+        self._kept |= {**self._first_batch.state(), "making": self._making.noted}
         try:
             self._folder.write(name, lambda path: write(trainer, path, key=KEY))
         except TwinrunError as error:

@@ -7,15 +7,25 @@ not even its beginning is kept.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 
+from twinrun.checkpoint import mid_epoch
 from twinrun.checkpoint.beside_lightning import BesideLightning
+from twinrun.checkpoint.first_iterator import FirstIterator
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
-from twinrun.checkpoint.mid_epoch import unlogged_since
-from twinrun.checkpoint.replayed_data import Batches, Order, order_of, replay, told_by
+from twinrun.checkpoint.making_loaders import MakingLoaders
+from twinrun.checkpoint.replayed_data import (
+    Batches,
+    Order,
+    data_told,
+    order_of,
+    replay,
+    sources,
+    told_by,
+)
 from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.together import Together
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
@@ -39,6 +49,7 @@ class RunningEpoch:
         fingerprint: Callable[[object], int],
         before_batch: Callable[[], None],
         brought: Callable[[], None],
+        before_loaders: Callable[[], None],
         is_watched: bool,
         together: Together,
     ) -> None:
@@ -49,6 +60,7 @@ class RunningEpoch:
             fingerprint: of a batch.
             before_batch: called before a batch is fetched, in an epoch that is watched.
             brought: called when the data of a resumed epoch are where they were.
+            before_loaders: called before training loaders are made.
             is_watched: whether checkpoints in mid-epoch are written at all.
             together: the workers; they watch the same epochs, by the first one's clock.
         """
@@ -67,8 +79,14 @@ class RunningEpoch:
         self._seconds: float | None = None
         # When the batches are looked at at last; None if they are already.
         self._until: float | None = None
+        self._first: FirstIterator | None = None
+        self._at_first: list[str] = []  # what stands against a checkpoint in the first epoch
         self._loops = BesideLightning(
-            trainer, before_iterator=self._note_order, after_start=self._watch
+            trainer,
+            before_loaders=before_loaders,
+            before_iterator=self._note_order,
+            after_first=self._look_behind_first,
+            after_start=self._watch,
         )
 
     def begin(self, left: float | None) -> None:
@@ -153,7 +171,7 @@ class RunningEpoch:
             "order": self._order,
             "random": self._random,
             "metrics": self._metrics,
-            "unlogged": unlogged_since(self._trainer, self._metrics),
+            "unlogged": mid_epoch.unlogged_since(self._trainer, self._metrics),
             "told": told_by(self._trainer),
             "batches": self._done,
             "since": self.batches.since,
@@ -190,7 +208,26 @@ class RunningEpoch:
         """Leave the loops as they were."""
         self._loops.remove()
 
+    def hindrances(self, batches: Batches, making: MakingLoaders) -> Iterator[str]:
+        """Say what stands against a checkpoint between two batches, and not where an epoch starts.
+
+        Args:
+            batches: of the epoch.
+            making: what its loaders are made from.
+        """
+        yield from making.hindrances(self._trainer)
+        if self._trainer.current_epoch == 0:
+            yield from self._at_first
+        yield from mid_epoch.hindrances(self._trainer, batches)
+
+    def _look_behind_first(self) -> None:
+        if self._first is not None:
+            self._at_first = [*self._first.changed(FirstIterator(self._trainer))]
+            self._first = None
+
     def _note_order(self) -> None:
+        if self.is_watched and self._began is None and self._trainer.ckpt_path is None:
+            self._first = FirstIterator(self._trainer)
         if self.is_watched and self._resumed is None:
             self._order = order_of(self._trainer, self._together.random_of_steps())
 
@@ -205,9 +242,14 @@ class RunningEpoch:
             if not self.is_watched:
                 self.leave()
         elif self.is_watched:
-            if self._trainer.current_epoch == 0 and self._order is not None:
-                self._order["first"] = rng_states()
+            if self._order is not None:
+                self._order["data"] += data_told(self._trainer)
+                if self._trainer.current_epoch == 0:
+                    self._order["first"] = rng_states()
             self.batches = self._look(fetcher, 0 if self._until is None else math.inf)
 
     def _look(self, fetcher: Any, since: float) -> Batches:
-        return Batches(fetcher, self._fingerprint, self._ask, since)
+        def look() -> dict[str, str]:
+            return sources(self._trainer)
+
+        return Batches(fetcher, self._fingerprint, self._ask, look, since)

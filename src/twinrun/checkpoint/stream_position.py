@@ -7,6 +7,7 @@ the training runs, or where one is an iterator or an open file: these are named,
 resumed from them in silence.
 """
 
+import copy
 import dis
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.checkpoint.looks import look
-from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, WRAPPED
+from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
 from twinrun.containers import entries, is_container
 from twinrun.hidden_content import NUMBERS
 
@@ -40,6 +41,20 @@ class Stateful(Protocol):
 def positions_of(loaders: Sequence[object]) -> list[dict[str, Any]]:
     """Return the states of all that have one, in order."""
     return [each.state_dict() for each in parts_of(loaders) if isinstance(each, Stateful)]
+
+
+def telling_data(trainer: pl.Trainer) -> pl.LightningDataModule | None:
+    """Return the data module, if its class says itself what is to be kept of it."""
+    owner = vars(trainer).get("datamodule")
+    methods = (getattr(type(owner), name, None) for name in ("state_dict", "load_state_dict"))
+    is_own = all(not str(getattr(each, "__module__", None)).startswith(OURS) for each in methods)
+    return owner if owner is not None and is_own else None
+
+
+def state_told(owner: Stateful) -> Any:
+    """Return a copy of what something says of itself, which draws no random numbers here."""
+    with isolate_rng():
+        return copy.deepcopy(owner.state_dict())
 
 
 def put_back(loaders: Sequence[object], positions: Sequence[dict[str, Any]]) -> None:

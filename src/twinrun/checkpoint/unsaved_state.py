@@ -5,8 +5,7 @@ augmentations again, or go on without a moving average. Looked at are the attrib
 and its submodules, the data module, loaders, samplers, batch samplers and datasets (also those that
 wrap another one), and the short lists, tuples and dictionaries in them; of callbacks the attributes
 that change while the training runs, that no `state_dict` gives, and that are no part of the module,
-its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds; of
-optimizers what changes beside their `state_dict`.
+its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds.
 """
 
 import hashlib
@@ -16,15 +15,11 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from twinrun.batches import leaves
 from twinrun.checkpoint.looks import (
     UNSEEN,
-    look,
-    look_at_leaf,
     look_at_users,
     unseen_iterator,
 )
@@ -36,16 +31,12 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.optimizer_attributes import all_beside
 from twinrun.set_attributes import set_by
 
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
-_DEFAULTS = "defaults["  # of an optimizer
-SAVED = "saved"  # by the state_dict, now
-TEXT = "text "  # or nothing: no number
 _PICKLED = "pickled "
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
@@ -213,60 +204,6 @@ def _state_of(module: torch.nn.Module) -> object:
         if any(isinstance(each, torch.Tensor) for each in _inside(value)) and key[0] != "_"
     ]
     return module.state_dict(), beside
-
-
-def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
-    """Hash what optimizers keep beside their `state_dict`, by `Class.attribute`."""
-    module = trainer.lightning_module
-    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
-    held = [*module.parameters(), *module.buffers(), *module.modules(), *schedules, trainer]
-    found = {}
-    for index, optimizer in enumerate(trainer.optimizers):
-        kind = type(optimizer)
-        methods = (kind.state_dict, kind.load_state_dict)
-        # ASSUME a class that has its own of both keeps its numbers there; tensors are looked for.
-        keeps_numbers = not any(each.__module__.startswith("torch.") for each in methods)
-        saved = {
-            look_at_leaf(leaf)
-            for _, leaf in leaves(optimizer.state_dict())
-            if isinstance(leaf, torch.Tensor | np.ndarray)
-        }
-        for path, value in all_beside(optimizer, held).items():
-            is_tensor = isinstance(value, torch.Tensor | np.ndarray)
-            state = look_at_leaf(value)
-            if state in saved or (keeps_numbers and not is_tensor and not state.startswith(UNSEEN)):
-                state = SAVED
-            elif isinstance(value, str | None):
-                state = f"{TEXT}{state}"
-            found[f"{index} {kind.__name__}.{path}"] = state
-        # By the key: torch adds some of its own where it loads a state.
-        for path, value in _defaults(optimizer):
-            found[f"{index} {kind.__name__}.{path}"] = look(value, ())
-    return found
-
-
-def _defaults(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, object]]:
-    values = vars(optimizer).get("defaults")
-    for name, value in values.items() if isinstance(values, Mapping) else ():
-        yield f"{_DEFAULTS}{name!r}]", value
-
-
-def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    """Name the attributes of optimizers that have changed between two looks."""
-    for key in {**after, **before}:
-        name, state = key.partition(" ")[2], after.get(key)
-        if f".{_DEFAULTS}" in name and not (key in before and key in after):
-            continue  # of another optimizer (see `exchanged`), or of a state that was loaded
-        then = before.get(key)
-        # An empty list is filled, say, or emptied: what is in it counts.
-        is_made = (then or SAVED) == SAVED and (state or "").startswith(TEXT)
-        if is_made or (state is None and (then or "").startswith(TEXT)):
-            continue
-        if state is not None and state.startswith(UNSEEN):
-            yield f"{name} {state}, and it may change while the training runs"
-        # Gone counts as changed, unless the state_dict says what is left.
-        elif state != SAVED and then != (SAVED if state is None else state):
-            yield f"{name} changes while the training runs, and is no part of its state_dict"
 
 
 def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

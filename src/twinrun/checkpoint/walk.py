@@ -22,6 +22,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from twinrun.checkpoint.found import Found, Holder, Length, Order
+from twinrun.checkpoint.long_containers import sample_of
 from twinrun.checkpoint.stream_position import told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS, WRAPPED
 from twinrun.checkpoint.users_code import (
@@ -150,7 +151,7 @@ class Walk:
         if is_seen or is_hidden_iterator(value):
             yield Found(owner, called, value, is_of_library=self._in_library > 0)
         elif is_container(value) or isinstance(value, collections.deque):
-            yield from self._entries(value, called, deeper)
+            yield from self._entries(owner, value, called, deeper)
         elif isinstance(value, UNORDERED):
             # In no order: those of plain values, and how many there are.
             plain = sorted(repr(item) for item in value if isinstance(item, PLAIN))
@@ -172,13 +173,14 @@ class Walk:
         else:
             yield from self._object(value, called, deeper)
 
-    def _entries(self, value: Any, called: str, deeper: int) -> Iterator[Found]:
+    def _entries(self, owner: object, value: Any, called: str, deeper: int) -> Iterator[Found]:
         """Walk a container; a long one of plain values is one value."""
         is_deque = isinstance(value, collections.deque)
         size = len(value) if is_deque else size_of(value)
+        if size > MOST_LOOKED_AT and self._most < sys.maxsize and not self._in_library:
+            # By its owner: another list may come into its place.
+            yield Found(owner, called, Length(value, size, sample_of(value)))
         if size > self._most:
-            if not self._in_library:
-                yield Found(value, called, Length(size))
             return
         if size > MOST_NAMED and (content := content_of_plain(value)) is not None:
             yield Found(value, called, content)

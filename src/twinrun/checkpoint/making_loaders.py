@@ -1,0 +1,103 @@
+"""What the loaders of a training are made from, which a resumed training makes before any hook.
+
+Random numbers that split the data, what a data module was told, and with
+`reload_dataloaders_every_n_epochs` also what the module has learnt: the weights of a sampler, say.
+"""
+
+import copy
+import dis
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, TypedDict
+
+import pytorch_lightning as pl
+
+from twinrun.checkpoint.plain_attributes import (
+    keys_changed,
+    restore_attributes,
+    states_of_attributes,
+)
+from twinrun.checkpoint.replayed_data import data_told
+from twinrun.checkpoint.stream_position import telling_data
+from twinrun.checkpoint.users_code import functions_in, is_users, names_in
+from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
+
+_WEIGHTS = {"forward", "parameters", "named_parameters", "state_dict"}
+
+
+class Making(TypedDict):
+    """What is noted just before loaders are made."""
+
+    random: RNGStates
+    """RNG states."""
+    data: list[dict[str, Any]]
+    """What the data module says of itself, if its class does."""
+
+
+class MakingLoaders:
+    """Notes it, and puts it back."""
+
+    def __init__(self) -> None:
+        """Note nothing yet."""
+        self.noted: Making | None = None
+        self._attributes: dict[str, str] = {}
+
+    def begin(self, trainer: pl.Trainer, restored: Mapping[str, Any] | None) -> None:
+        """Note what loaders are about to be made from, or bring it to what it was.
+
+        Args:
+            trainer: of the training.
+            restored: the state of a checkpoint that Lightning has loaded, until it is put back.
+        """
+        if restored is not None:
+            _put_back(trainer, restored)
+        self.noted = {"random": rng_states(), "data": data_told(trainer)}
+        if trainer.current_epoch > 0:
+            self._attributes = states_of_attributes(trainer, ())
+
+    def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
+        """Name what has changed in the epoch and its loaders are made from.
+
+        Where an epoch starts nothing has.
+        """
+        if not self._attributes:
+            return
+        module, names = trainer.lightning_module, _named_by_loaders(trainer)
+        why = "changes in an epoch whose loaders are made of it (reload_dataloaders_every_n_epochs)"
+        changed = keys_changed(self._attributes, states_of_attributes(trainer, ()))
+        held = {key.rpartition(" ")[2] for key in changed if key.startswith("module ")}
+        held |= {*dict(module.named_children()), *dict(module.named_parameters(recurse=False))}
+        for name in sorted(names & (held | _WEIGHTS)):
+            yield f"{type(module).__name__}.{name} {why}"
+
+
+def _put_back(trainer: pl.Trainer, state: Mapping[str, Any]) -> None:
+    if (noted := state.get("making")) is None:  # of older versions
+        return
+    if trainer.current_epoch > 0 and vars(trainer).get("reload_dataloaders_every_n_epochs"):
+        restore_attributes(trainer.lightning_module, state["attributes"])
+    data = telling_data(trainer)
+    if data is not None and _set_by_state(data) & _named_by_loaders(trainer):
+        for told in noted["data"]:
+            data.load_state_dict(copy.deepcopy(told))
+    restore_rng_states(noted["random"])
+
+
+def _set_by_state(data: pl.LightningDataModule) -> set[str]:
+    code = inspect.unwrap(type(data).load_state_dict).__code__
+    return {str(step.argval) for step in dis.get_instructions(code) if step.opname == "STORE_ATTR"}
+
+
+def _named_by_loaders(trainer: pl.Trainer) -> set[str]:
+    """Name what the methods name that make the training loaders, and the methods that these do."""
+    owners = (trainer.lightning_module, vars(trainer).get("datamodule"))
+    found, names = set[str](), ["train_dataloader"]
+    while names:
+        name = names.pop()
+        for owner in owners:
+            for function in functions_in(inspect.getattr_static(type(owner), name, None)):
+                code = getattr(function, "__code__", None)
+                if code is not None and is_users(getattr(function, "__module__", None)):
+                    names += set(names_in(code)) - found
+                    found |= set(names_in(code))
+    return found

@@ -1,0 +1,102 @@
+"""Lists of data that are redrawn while a training runs are a reason to write no checkpoint."""
+
+import random
+
+import pytest
+from resumed import assert_resumed, fit
+from small import Points, Small
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+
+class Listed(Dataset):
+    """Gives rows by lists of their numbers."""
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets = inputs, targets
+        self.numbers = list(range(len(inputs)))
+        self.by_half = {"first": self.numbers[:35], "last": self.numbers[35:]}
+        self.rows = [inputs[number] for number in self.numbers]
+        self.known = [None] * len(inputs)
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, index):
+        number = self.numbers[index]
+        self.known[number] = len(self.known) + number  # a cache
+        return self.rows[number] + self.by_half["first"][index % 35], self.targets[number]
+
+
+class ListedPoints(Points):
+    def train_dataloader(self):
+        return DataLoader(Listed(self.inputs, self.targets), 16)
+
+
+class PartOfPoints(Points):
+    def train_dataloader(self):
+        whole = TensorDataset(self.inputs, self.targets)
+        return DataLoader(Subset(whole, list(range(70))), 16)
+
+
+class ListInModule(Points):
+    """Its dataset reads a list of the data module, which is longer than a walk looks into."""
+
+    def __init__(self, size=70):
+        super().__init__(size)
+        self.numbers = list(range(size)) * 5
+
+    def train_dataloader(self):
+        return DataLoader([(self.inputs[n], self.targets[n]) for n in self.numbers[:70]], 16)
+
+
+def redrawing(redraw):
+    """Make a module that has its data redrawn where an epoch ends."""
+
+    class Redraws(Small):
+        def on_train_epoch_end(self):
+            redraw(self.trainer.train_dataloader.dataset, self.trainer.datamodule)
+
+    return Redraws
+
+
+def redraw(owner, name, size=70):
+    setattr(owner, name, random.sample(range(size), size))
+
+
+REDRAWN = {
+    "exchanged": (ListedPoints, lambda data, _: redraw(data, "numbers"), "Listed.numbers"),
+    "shuffled": (ListedPoints, lambda data, _: random.shuffle(data.numbers), "Listed.numbers"),
+    "objects": (ListedPoints, lambda data, _: random.shuffle(data.rows), "Listed.rows"),
+    "inside": (
+        ListedPoints,
+        lambda data, _: random.shuffle(data.by_half["first"]),
+        "Listed.by_half['first']",
+    ),
+    "whole": (
+        ListedPoints,
+        lambda data, _: setattr(data, "by_half", {"first": data.numbers[3:38], "last": []}),
+        "Listed.by_half",
+    ),
+    "torch's": (PartOfPoints, lambda data, _: redraw(data, "indices"), "Subset.indices"),
+    "module's": (
+        ListInModule,
+        lambda _, data: redraw(data, "numbers", 300),
+        "ListInModule.numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REDRAWN)
+def test_a_long_list_that_is_redrawn_is_named(tmp_path, name):
+    """Red before: a checkpoint was written, and the first batch behind it was another one."""
+    data, change, called = REDRAWN[name]
+    _, _, said = fit(tmp_path, data, redrawing(change), minutes=0)
+    assert [text.partition(" changes")[0] for text in said] == [
+        f"no checkpoints are written: {called}"
+    ]
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+@pytest.mark.parametrize(("kill", "at"), [(7, 6), (9, 8)])
+def test_a_long_list_that_is_filled_as_it_is_read_is_none(tmp_path, kill, at):
+    assert_resumed(tmp_path, [at], kills=[kill], data=ListedPoints)
