@@ -721,6 +721,18 @@ def test_what_could_not_run_is_named_with_its_reason():
     ]
 
 
+def test_a_variant_that_ran_is_not_said_not_to_have_run():
+    """Red before: "not run here: whole", which was trained and timed, and predicts nothing."""
+    reason = "it has no predict_dataloader"
+    missing = [{"workload": "peaks", "variant": name, "reason": reason} for name in ("gpu", "fast")]
+    rows = not_run(missing, "prediction_speed", "Does it predict faster?")
+    trained = {**rows[1], "key": "whole_speed", "answer": "undecided", "measured": ""}
+    assert says(results(("acceleration", [*rows, trained]))) == [
+        f"peaks: not run here: gpu ({reason})",
+        f"peaks: not answered here of fast: Does it predict faster? ({reason})",
+    ]
+
+
 @pytest.mark.parametrize(
     ("are_same", "expected"),
     [

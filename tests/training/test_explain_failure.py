@@ -9,11 +9,14 @@ import pytest
 import pytorch_lightning as pl
 from example_trainings import VARIANT, WORKLOAD
 from msgspec import convert
+from torch.utils.data import DataLoader
 
 from twinrun.config.definitions import Variant, Workload
+from twinrun.errors import TwinrunError
 from twinrun.training import explain_failure, rehearsal_words
 from twinrun.training.constructors import arguments_of
 from twinrun.training.explain_failure import booleans_as_texts, explained, explained_failure
+from twinrun.training.explain_refusal import explain_refusal
 from twinrun.training.rehearsal_plan import Part
 from twinrun.training.rehearsal_words import failure
 
@@ -150,6 +153,18 @@ def test_an_object_in_the_form_of_hydra_is_told_the_form_of_ours(use, given, nam
         f"; hyperparameters.{name} has _target_, of which Hydra would make an object and a run "
         "hands on a mapping; an object is {class_path: package.Class, init_args: {...}}"
     )
+
+
+@pytest.mark.parametrize("told", [{"persistent_workers": True}, {"prefetch_factor": 2}])
+def test_what_needs_data_workers_is_told_whose_number_it_is(told):
+    """Red before: `hyperparameters.prefetch_factor` was blamed, which suits the user's number."""
+    with pytest.raises(ValueError, match="num_workers > 0") as failure:
+        DataLoader([1, 2], num_workers=0, **told)
+    said = explained_failure("the first batch", failure.value, told, TAKERS)
+    assert said.startswith("the first batch failed with ValueError: ")
+    assert said.endswith("(`from_run: {data_workers: null}`)")
+    with pytest.raises(TwinrunError, match=r"^variants\.one\.data_workers: .*from_run"):
+        explain_refusal(failure.value, "one")
 
 
 def test_a_failure_is_one_short_sentence():

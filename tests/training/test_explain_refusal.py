@@ -17,3 +17,13 @@ def test_a_shard_of_one_sample_is_told_from_a_fault_of_the_module():
 
 def test_another_failure_is_left_as_it_is():
     explain_refusal(ValueError("something else"), "two")
+
+
+def test_a_schedule_without_its_metric_is_no_fault_of_the_variants_validation():
+    """Red before: "variants.two.validation: a callback of the module", of one that validates."""
+    error = RuntimeError(
+        "ReduceLROnPlateau conditioned on metric val_loss which is not available. Available "
+        "metrics are: []."
+    )
+    with pytest.raises(TwinrunError, match=r"^variants\.two: .*schedule.*val_check_interval"):
+        explain_refusal(error, "two")

@@ -118,12 +118,34 @@ def not_measured(results: Results) -> list[Sentence]:
             reasons.setdefault(row["measured"], []).append(row)
     found = []
     for reason, rows in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
-        names = [_where_not(results, row["variant"], rows) for row in rows if row["variant"]]
-        what = listed(names) if names else rows[0]["question"].removesuffix("?").lower()
-        subjects = each_once(of for row in rows for of in sentence(row, "").subjects)
-        says = f"not run here: {what} ({reason})"
-        found.append(Sentence(subjects=subjects, says=says))
+        asked = [row for row in rows if _ran(results, row)]
+        others = [row for row in rows if row not in asked]
+        names = [_where_not(results, row["variant"], others) for row in others if row["variant"]]
+        if others:
+            what = listed(names) if names else others[0]["question"].removesuffix("?").lower()
+            found.append(_open(others, f"not run here: {what} ({reason})"))
+        if asked:
+            names = listed(dict.fromkeys(row["variant"] for row in asked))
+            questions = " ".join(dict.fromkeys(row["question"] for row in asked))
+            found.append(_open(asked, f"not answered here of {names}: {questions} ({reason})"))
     return found
+
+
+def _open(rows: Sequence[VerdictRow], says: str) -> Sentence:
+    subjects = each_once(of for row in rows for of in sentence(row, "").subjects)
+    return Sentence(subjects=subjects, says=says)
+
+
+def _ran(results: Results, row: VerdictRow) -> bool:
+    """Say whether a variant ran, and one question of it alone was left open, as of its timing."""
+    names = "study", "workload", "variant"
+    answered = {
+        other["key"]
+        for other in results.verdicts
+        if other["answer"] != "not run" and all(other[name] == row[name] for name in names)
+    }
+    # A question that is answered at other sizes is one of these sizes.
+    return bool(row["variant"] and answered) and row["key"] not in answered
 
 
 def _where_not(results: Results, variant: str, rows: Sequence[VerdictRow]) -> str:

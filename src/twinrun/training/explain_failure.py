@@ -7,7 +7,6 @@ another type than the constructor's annotation or default.
 
 import inspect
 import re
-import traceback
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import msgspec
 
 from twinrun.config.config_files import as_number
 from twinrun.training.constructors import Parameters, takes_any
+from twinrun.training.remedies import WITHOUT_WORKERS, remedy_of_config
 from twinrun.wording import shown, type_hint
 
 LONGEST_REASON = 300  # letters of somebody else's message
@@ -69,68 +69,11 @@ def explained_failure(
     text = lines[0] if lines else ""
     text = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    failed = f"{what} failed with {reason}{where and f' ({where})'}{_remedy(error, text, given)}"
-    likely = "; ".join(explained(error, given, takers))
+    remedy = remedy_of_config(error, text, given)
+    failed = f"{what} failed with {reason}{where and f' ({where})'}{remedy}"
+    # An argument that asks for data workers may be right, and their number the run's.
+    likely = "" if remedy == WITHOUT_WORKERS else "; ".join(explained(error, given, takers))
     return f"{likely} ({failed})" if likely else failed
-
-
-# What a plain Trainer has by default, and a run has where a config says so.
-REMEDIES = {
-    ".logger": "a run has no logger but what `trainer.logger` names",
-    ".checkpoint_callback": "a run has no ModelCheckpoint but what `trainer.callbacks` names",
-}
-
-OWN_TRAINER = (
-    "; a run has Lightning's own Trainer, and what a package's own one has beside it a callback of "
-    "`trainer.callbacks` can set (in its `setup`)"
-)
-
-NO_LOGGER = "; say logging: true in the variants"
-
-OF_MAPPINGS = (
-    "; a mapping is a dict, unless its argument is annotated with another class "
-    "(omegaconf.DictConfig, argparse.Namespace)"
-)
-
-TARGET = "_target_"  # https://hydra.cc/docs/advanced/instantiate_objects/overview/
-OBJECT = "an object is {class_path: package.Class, init_args: {...}}"
-
-
-def _remedy(error: BaseException, text: str, given: Mapping[str, object]) -> str:
-    """Name the key of a config by which a training has what the code misses.
-
-    Args:
-        error: what was raised.
-        text: the first line of its message.
-        given: the hyperparameters.
-    """
-    # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
-    if "no logger" in text:
-        return NO_LOGGER
-    if text.startswith("'dict' object"):
-        of_hydra = next((name for name, value in given.items() if _has_target(value)), None)
-        if of_hydra is not None:
-            return (
-                f"; hyperparameters.{of_hydra} has {TARGET}, of which Hydra would make an object "
-                f"and a run hands on a mapping; {OBJECT}"
-            )
-    if isinstance(error, AttributeError) and text.startswith("'dict' object"):
-        return OF_MAPPINGS
-    if isinstance(error, AttributeError) and text.startswith("'Trainer' object has no attribute"):
-        return OWN_TRAINER
-    if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
-        # The innermost: what is None is looked at there.
-        *_, frame = [None, *traceback.extract_tb(error.__traceback__)]
-        line = frame.line or "" if frame else ""
-        return next((f"; {remedy}" for word, remedy in REMEDIES.items() if word in line), "")
-    return ""
-
-
-def _has_target(value: object) -> bool:
-    """Say whether a value of a config holds an object as Hydra writes one."""
-    if isinstance(value, Mapping):
-        return TARGET in value or any(map(_has_target, value.values()))
-    return isinstance(value, list) and any(map(_has_target, value))
 
 
 def explained(

@@ -1,6 +1,7 @@
 """What a refusal of torch or Lightning in mid-training means in the terms of a config."""
 
 from twinrun.errors import TwinrunError
+from twinrun.training.remedies import WITHOUT_WORKERS
 from twinrun.training.trainer_objects import blamed
 
 
@@ -19,9 +20,12 @@ def explain_refusal(error: Exception, variant: str) -> None:
         raise TwinrunError(f"{owner} failed with {type(error).__name__}: {error}") from error
     if "conditioned on metric" in text:
         raise TwinrunError(
-            f"variants.{variant}.validation: a callback of the module needs what is not logged "
-            f"({text.split('. ')[0]})"
+            f"variants.{variant}: a callback or a schedule needs what is not logged by then "
+            f"({text.split('. ')[0]}): log it, or have it validated before, by the variant's "
+            f"`validation` and the Trainer's `val_check_interval` and `check_val_every_n_epoch`"
         ) from error
+    if "num_workers > 0" in text:
+        raise TwinrunError(f"variants.{variant}.data_workers: {text}{WITHOUT_WORKERS}") from error
     if "not used in producing" in text:
         raise TwinrunError(
             f"variants.{variant}.devices: the module has parameters that the loss does not use, "

@@ -8,8 +8,9 @@ from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import first_line, user_line
 from twinrun.training.constructors import Parameters
-from twinrun.training.explain_failure import NO_LOGGER, explained_failure
+from twinrun.training.explain_failure import explained_failure
 from twinrun.training.rehearsal_plan import Part
+from twinrun.training.remedies import NO_LOGGER
 from twinrun.training.trainer_objects import blamed
 
 Takers = dict[str, Parameters]

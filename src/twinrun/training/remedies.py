@@ -1,0 +1,71 @@
+"""By which key of a config a training has what a user's code misses in it."""
+
+import traceback
+from collections.abc import Mapping
+
+# What a plain Trainer has by default, and a run has where a config says so.
+REMEDIES = {
+    ".logger": "a run has no logger but what `trainer.logger` names",
+    ".checkpoint_callback": "a run has no ModelCheckpoint but what `trainer.callbacks` names",
+}
+
+OWN_TRAINER = (
+    "; a run has Lightning's own Trainer, and what a package's own one has beside it a callback of "
+    "`trainer.callbacks` can set (in its `setup`)"
+)
+
+NO_LOGGER = "; say logging: true in the variants"
+
+OF_MAPPINGS = (
+    "; a mapping is a dict, unless its argument is annotated with another class "
+    "(omegaconf.DictConfig, argparse.Namespace)"
+)
+
+# A loader with persistent_workers or a prefetch_factor.
+WITHOUT_WORKERS = (
+    "; a run gives a data module the variant's `data_workers`, 0 by default, as its number of "
+    "workers: say `data_workers: 1` or more in the variants, or leave it to the data module "
+    "(`from_run: {data_workers: null}`)"
+)
+
+TARGET = "_target_"  # https://hydra.cc/docs/advanced/instantiate_objects/overview/
+OBJECT = "an object is {class_path: package.Class, init_args: {...}}"
+
+
+def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object]) -> str:
+    """Name the key of a config by which a training has what the code misses.
+
+    Args:
+        error: what was raised.
+        text: the first line of its message.
+        given: the hyperparameters.
+    """
+    if "num_workers > 0" in text:
+        return WITHOUT_WORKERS
+    # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
+    if "no logger" in text:
+        return NO_LOGGER
+    if text.startswith("'dict' object"):
+        of_hydra = next((name for name, value in given.items() if _has_target(value)), None)
+        if of_hydra is not None:
+            return (
+                f"; hyperparameters.{of_hydra} has {TARGET}, of which Hydra would make an object "
+                f"and a run hands on a mapping; {OBJECT}"
+            )
+    if isinstance(error, AttributeError) and text.startswith("'dict' object"):
+        return OF_MAPPINGS
+    if isinstance(error, AttributeError) and text.startswith("'Trainer' object has no attribute"):
+        return OWN_TRAINER
+    if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
+        # The innermost: what is None is looked at there.
+        *_, frame = [None, *traceback.extract_tb(error.__traceback__)]
+        line = frame.line or "" if frame else ""
+        return next((f"; {remedy}" for word, remedy in REMEDIES.items() if word in line), "")
+    return ""
+
+
+def _has_target(value: object) -> bool:
+    """Say whether a value of a config holds an object as Hydra writes one."""
+    if isinstance(value, Mapping):
+        return TARGET in value or any(map(_has_target, value.values()))
+    return isinstance(value, list) and any(map(_has_target, value))
