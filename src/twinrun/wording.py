@@ -92,6 +92,8 @@ def type_hint(value: object, wanted: Sequence[str]) -> str:
     if "string" in wanted and isinstance(value, bool):
         words = "yes, on and true as true" if value else "no, off and false as false"
         return f"; YAML reads {words}, so put the word in quotation marks"
+    if "array" in wanted and isinstance(value, int | float) and not isinstance(value, bool):
+        return f"; put it in brackets: [{value}]"
     if "string" in wanted and isinstance(value, int | float):
         return "; put it in quotation marks"
     if "integer" in wanted and isinstance(value, float) and math.isfinite(value):

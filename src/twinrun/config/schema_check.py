@@ -253,7 +253,11 @@ def _hint(name: str, schema: Section) -> str:
         return f"; say it as {instead}"
     if (reason := schema.get("x-without", {}).get(name)) is not None:
         return f"; leave it out: {reason}"
-    return suggestion(name, list(schema.get("properties", {})))
+    known = list(schema.get("properties", {}))
+    hint = suggestion(name, known)
+    if "hyperparameters" in known and not hint.endswith("?"):
+        return f"; an argument of the module or the data stands under `hyperparameters`{hint}"
+    return hint
 
 
 def _of_anchor(value: object, schema: Section) -> str:
