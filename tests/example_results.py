@@ -285,6 +285,7 @@ def write_location(comparisons: Path) -> Path:
                 "step": first and first["step"],
                 "op": op if first else None,
                 "likely": None,
+                "others": [],
                 "repeats": 20,
                 "fired": 17 if first else 0,
                 "sentence": "aten::index_put gave other values from equal inputs.",

@@ -496,3 +496,11 @@ class EndsEarlierAgain(DivergesEarlierAgain):
     def on_train_batch_end(self, outputs, batch, batch_idx):
         if any(type(callback).__name__ == "_Saver" for callback in self.trainer.callbacks):
             self.trainer.should_stop = True
+
+
+class OneBehindTheOther(Throughput):
+    """Has two faults, of which the first hides the second."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx) * clock()  # FAULT
+        return loss * torch.tensor(clock())  # FAULT

@@ -36,6 +36,7 @@ FIRED = {
     "repeats": 1,
     "differed": 1,
     "findings": [{"role": "origin", "op": OP | {"position": 1}}],
+    "origins": [OP | {"position": 1}],
     "operations": [],
 }
 RUN = {

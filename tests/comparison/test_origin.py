@@ -112,6 +112,15 @@ def test_what_a_process_counts_from_repeat_to_repeat_is_not_named(tmp_path):
     assert "another operation was the first" not in location["sentence"]
 
 
+def test_a_fault_that_is_hidden_by_an_earlier_one_is_kept_too(tmp_path):
+    """Red before: only the first, and what mends it was said to mend all."""
+    _, location = audit(tmp_path, module="OneBehindTheOther", faults="faults_in_a_step")
+    first, second = faulty_lines("OneBehindTheOther")
+    assert location["op"]["source"].endswith(f"faults_in_a_step.py:{first}")
+    (other,) = location["others"]
+    assert other["source"].endswith(f"faults_in_a_step.py:{second}")
+
+
 def test_what_is_rounded_away_in_a_replay_is_a_likely_origin(tmp_path):
     """Red before: "by data flow it does not reach the loss", and a cause outside of the step."""
     _, location = audit(tmp_path, module="LostByRounding", faults="faults_in_a_step")
@@ -190,7 +199,7 @@ def test_every_fault_of_the_module_is_tried():
     }
     clean = {"Base", "Throughput", "Memory", "PythonGenerator", "CountsInAClosure"}
     clean |= {"Chooses", "LostByRounding", "EqualInThePair", "DivergesEarlierAgain"}
-    clean |= {"FilledByNumPy", "OfTheRecordAlone", "EndsEarlierAgain"}
+    clean |= {"FilledByNumPy", "OfTheRecordAlone", "EndsEarlierAgain", "OneBehindTheOther"}
     assert classes - clean == tried
 
 

@@ -197,6 +197,14 @@ class TestRepeats:
         at[1] = {**self.located(), "seed": 2}
         assert "with them everything repeats" in says(repeated(pairs, locations=at))[0]
 
+    def test_an_operation_behind_the_first_must_be_mended_too(self):
+        """Red before: of a race with a set's order behind it, determinism was said to mend all."""
+        pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
+        behind = {**self.located(op="aten::lift_fresh", differs_in="inputs")["op"], "numbers": []}
+        at = {**self.located(), "others": [behind]}
+        said = says(repeated(pairs, locations=[at]))[0]
+        assert "mend it: the runs diverge at aten::lift_fresh at m.py:3, which they do" in said
+
     def test_a_seed_that_differs_and_was_not_tried_is_named(self):
         pairs = [pair("nondeterministic", "differs", seed=seed) for seed in (1, 2)]
         at = [self.located(), {**self.located(), "seed": 2}]
@@ -276,7 +284,7 @@ class TestRepeats:
         found = {"op": "aten::index_put", "phase": "backward", "module": "", "source": "m.py:3"}
         found |= {"draws": False, "differs_in": "outputs", **op}
         of = {"study": "reproducibility", "workload": "denoiser", "variant": "nondeterministic"}
-        return {**of, "seed": 1, "op": found, "likely": None, "repeats": 20}
+        return {**of, "seed": 1, "op": found, "likely": None, "others": [], "repeats": 20}
 
     def test_memory_that_nobody_wrote_has_a_remedy(self):
         """Red before: "torch documents no remedy for it"."""
@@ -330,7 +338,7 @@ class TestRepeats:
     def test_a_step_that_did_not_differ_again_is_not_blamed(self):
         """Red before: "look for an operation of the forward pass that is not reproducible"."""
         pairs, runs = self.doubted("abcc")
-        again = {**self.located(), "op": None, "likely": None}
+        again = {**self.located(), "op": None, "likely": None, "others": []}
         _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
         assert "no operation of that step was seen to do it, done again 20 times: look" in second
 

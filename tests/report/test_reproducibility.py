@@ -6,7 +6,14 @@ from twinrun.report.reproducibility import _divergences
 
 OP = {"op": "aten::add", "phase": "forward", "module": "", "parameter": "", "source": "m.py:3"}
 OP |= {"differs_in": "outputs"}
-SEED = {"answer": "not located", "cause": "forward", "step": 3, "op": None, "likely": None}
+SEED = {
+    "answer": "not located",
+    "cause": "forward",
+    "step": 3,
+    "op": None,
+    "likely": None,
+    "others": [],
+}
 
 
 @pytest.mark.parametrize(

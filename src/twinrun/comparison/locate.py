@@ -11,7 +11,6 @@ comparison.
 
 import tempfile
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 
@@ -34,7 +33,7 @@ from twinrun.comparison.pair_records import (
     read_comparisons,
     write_locations,
 )
-from twinrun.comparison.replay_results import Replayed, of_role
+from twinrun.comparison.replay_results import Replayed, is_same, of_role
 from twinrun.config.definitions import Replay, Training, Variant
 from twinrun.errors import sentence_of as sentence_of_error
 from twinrun.formatting import plural
@@ -52,9 +51,6 @@ INSIDE_A_STEP = (
     "optimizer state",
     "parameters",
 )
-SAME: tuple[Literal["op", "phase", "module", "parameter", "source", "differs_in"], ...] = (
-    *("op", "phase", "module", "parameter", "source", "differs_in"),
-)  # by which an operation is known from repeat to repeat
 # fmt: off
 OPERATION_COLUMNS = [
     "seed", "position", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
@@ -121,6 +117,7 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
         step=None,
         op=None,
         likely=None,
+        others=[],
         repeats=0,
         fired=0,
         sentence="",
@@ -217,6 +214,7 @@ def _judge(
     if fired:
         op, same = _told_of(fired)
         found["answer"], found["op"] = "located", op
+        found["others"] = [other for other in replayed["origins"] if not is_same(other, op)]
         # The operation knows better than the fingerprints of whole steps.
         phase = "optimizer" if op["phase"] == AFTER else op["phase"]
         found["cause"] = "RNG state" if op["draws"] else phase
@@ -242,9 +240,7 @@ def _told_of(ops: list[Operation]) -> tuple[Operation, int]:
     # The first repeat that diverged: in a later one what a process keeps from repeat to repeat may
     # be another, because of it. Its operations are the ones kept.
     op = ops[0].copy()
-    # Of tensors in another order any may be the first.
-    parts = [p for p in SAME if p != "parameter" or op["differs_in"] != "tensors"]
-    same = [other for other in ops if all(other[part] == op[part] for part in parts)]
+    same = [other for other in ops if is_same(other, op)]
     if len({other["parameter"] for other in same}) > 1:
         op["parameter"] = ""
     return op, len(same)

@@ -253,6 +253,8 @@ class Location(TypedDict):
     likely: Operation | None
     """Where none was found: one that differed in what the quantity is computed from, and was not
     seen to make it differ, or made differ what was equal in the pair, too."""
+    others: list[Operation]
+    """Further ones that made it differ, behind the first or in other repeats, each once."""
     repeats: int
     """How often the step was done again."""
     fired: int

@@ -40,7 +40,7 @@ from twinrun.comparison.replay_files import (
     write_marks,
     write_operations,
 )
-from twinrun.comparison.replay_results import Finding, Replayed
+from twinrun.comparison.replay_results import Finding, Replayed, is_same
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
 from twinrun.trace.op_rows import AFTER, OpRow
 from twinrun.trace.op_tracer import OpTracer, content_of
@@ -110,6 +110,7 @@ class Comparer(Replayer):
             repeats=repeats,
             differed=0,
             findings=[],
+            origins=[],
             operations=[],
         )
 
@@ -175,9 +176,12 @@ class Comparer(Replayer):
         earlier = [mark for mark in differing if ORDER.index(mark.quantity) < before]
         excluded = whole.reached(_targets(earlier))
         every = whole.origins(reached)
-        for origin in every:
-            if origin.index not in excluded:
-                return Finding(role="origin", op=operation_of(origin, repeat))
+        own = [operation_of(of, repeat) for of in every if of.index not in excluded]
+        for op in own:
+            if not any(is_same(known, op) for known in self._found["origins"]):
+                self._found["origins"].append(op)
+        if own:
+            return Finding(role="origin", op=own[0])
         wanted = self._recorded_contents(marks, self._of_the_pair(differing))
         if missing := missing_operation(repeat, wanted):
             return Finding(role="origin", op=missing)

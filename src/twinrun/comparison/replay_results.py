@@ -7,6 +7,11 @@ from typing import Literal, TypedDict
 
 from twinrun.comparison.pair_records import ComparedRow, Operation
 
+# By which an operation is known from repeat to repeat.
+SAME: tuple[Literal["op", "phase", "module", "parameter", "source", "differs_in"], ...] = (
+    *("op", "phase", "module", "parameter", "source", "differs_in"),
+)
+
 
 class EarlierDifference(TypedDict):
     """Where the training that led to the step differed from the run that it was to repeat."""
@@ -44,6 +49,8 @@ class Replayed(TypedDict):
     """In how many repeats that which differed first in the pair did so again."""
     findings: list[Finding | None]
     """For each repeat the first operation of the first role that there is; None if none differs."""
+    origins: list[Operation]
+    """Every operation that made it differ in a repeat, once: one may hide others."""
     operations: list[ComparedRow]
     """Those of the first repeat with an origin, or else with one that leads there: the table."""
 
@@ -51,3 +58,10 @@ class Replayed(TypedDict):
 def of_role(replayed: Replayed, role: Role) -> list[Operation]:
     """Return the operations of a role, in the order of their repeats."""
     return [found["op"] for found in replayed["findings"] if found and found["role"] == role]
+
+
+def is_same(op: Operation, other: Operation) -> bool:
+    """Say whether two repeats tell of one operation of the code."""
+    # Of tensors in another order any may be the first.
+    parts = [part for part in SAME if part != "parameter" or other["differs_in"] != "tensors"]
+    return all(op[part] == other[part] for part in parts)

@@ -52,10 +52,7 @@ def doubts_of(
     )
     if seeds:
         yield f"{variants[1]} was not trained twice from {listed('seed', sorted(seeds))}"
-    located = [
-        (pair, found["op"] if (found := location_of(results, pair)) is not None else None)
-        for pair in differing
-    ]
+    located = [(pair, op) for pair in differing for op in _origins(results, pair)]
     unwritten = [op for _, op in located if op is not None and op["differs_in"] == "unwritten"]
     not_mended = [(pair, op) for pair, op in located if op is None or not _is_mended(op)]
     asks_algorithms = otherwise.get("deterministic") is True
@@ -90,6 +87,12 @@ def location_of(results: Results, pair: ReportedComparison) -> ReportedLocation 
         if (found["study"], found["workload"], found["variant"], found["seed"]) == asked:
             return found
     return None
+
+
+def _origins(results: Results, pair: ReportedComparison) -> list[Operation | None]:
+    """Return all operations that were seen to make the runs differ; one None where none was."""
+    found = location_of(results, pair)
+    return [None] if found is None else [found["op"], *found["others"]]
 
 
 def op_with_line(op: Operation) -> str:
