@@ -46,6 +46,18 @@ class Hardest(Points):
         return DataLoader(TensorDataset(self.inputs[order], self.targets[order]), 16)
 
 
+class HardestByCall(Hardest):
+    """Asks the network as one does, which names nothing of it."""
+
+    def train_dataloader(self):
+        return self.sorted_by(self.trainer.lightning_module)
+
+    def sorted_by(self, scores):
+        with torch.no_grad():
+            order = (scores(self.inputs) - self.targets).abs().flatten().argsort()
+        return DataLoader(TensorDataset(self.inputs[order], self.targets[order]), 16)
+
+
 class Split(Points):
     """Draws which samples an epoch is of."""
 
@@ -74,7 +86,12 @@ RELOAD = {"reload_dataloaders_every_n_epochs": 1}
 
 @pytest.mark.parametrize(
     ("data", "module", "options"),
-    [(Weighed, Weighs, RELOAD), (Hardest, Small, RELOAD), (Split, Small, RELOAD)],
+    [
+        (Weighed, Weighs, RELOAD),
+        (Hardest, Small, RELOAD),
+        (HardestByCall, Small, RELOAD),
+        (Split, Small, RELOAD),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_loaders_are_made_from_what_they_were_made_from(tmp_path, data, module, options):
@@ -100,7 +117,11 @@ def test_a_data_module_is_told_what_it_was_told(tmp_path, kill, at):
 
 @pytest.mark.parametrize(
     ("data", "module", "name"),
-    [(Weighed, WeighsInSteps, "WeighsInSteps.weights"), (Hardest, Small, "Small.forward")],
+    [
+        (Weighed, WeighsInSteps, "WeighsInSteps.weights"),
+        (Hardest, Small, "Small.forward"),
+        (HardestByCall, Small, "Small.forward"),
+    ],
 )
 def test_what_changes_in_the_epoch_has_none_in_mid_epoch(tmp_path, data, module, name):
     """Red before: one was written, and the batches behind it were other ones."""

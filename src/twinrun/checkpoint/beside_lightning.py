@@ -5,6 +5,7 @@ epochs behind all hooks that begin one. What draws there decides the order of th
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytorch_lightning as pl
@@ -17,7 +18,7 @@ class BesideLightning:
         self,
         trainer: pl.Trainer,
         *,
-        before_loaders: Callable[[], None],
+        around_loaders: Callable[[], AbstractContextManager[None]],
         before_iterator: Callable[[], None],
         after_first: Callable[[], None],
         after_start: Callable[[Any], None],
@@ -26,7 +27,7 @@ class BesideLightning:
 
         Args:
             trainer: of the training.
-            before_loaders: called just before training loaders are made.
+            around_loaders: in its context training loaders are made.
             before_iterator: called just before the iterator of an epoch is made.
             after_first: called just after the first one is made.
             after_start: called with Lightning's fetcher before the first batch is fetched from it.
@@ -41,9 +42,9 @@ class BesideLightning:
             before_iterator()
 
         def setup_data() -> None:
-            if fit._combined_loader is None or fit._should_reload_train_dl:
-                before_loaders()
-            set_up()
+            is_made = fit._combined_loader is None or fit._should_reload_train_dl
+            with around_loaders() if is_made else nullcontext():
+                set_up()
 
         def on_run_start(data_fetcher: Any) -> None:
             if trainer.current_epoch > 0:

@@ -8,9 +8,12 @@ import copy
 import dis
 import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypedDict
 
 import pytorch_lightning as pl
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from twinrun.checkpoint.plain_attributes import (
     keys_changed,
@@ -41,9 +44,11 @@ class MakingLoaders:
         """Note nothing yet."""
         self.noted: Making | None = None
         self._attributes: dict[str, str] = {}
+        self._asked: str | None = None  # the class of a network that was asked in making them
 
-    def begin(self, trainer: pl.Trainer, restored: Mapping[str, Any] | None) -> None:
-        """Note what loaders are about to be made from, or bring it to what it was.
+    @contextmanager
+    def noting(self, trainer: pl.Trainer, restored: Mapping[str, Any] | None) -> Iterator[None]:
+        """Note what the loaders that are made within are made from, or bring it to what it was.
 
         Args:
             trainer: of the training.
@@ -52,8 +57,23 @@ class MakingLoaders:
         if restored is not None:
             _put_back(trainer, restored)
         self.noted = {"random": rng_states(), "data": data_told(trainer)}
-        if trainer.current_epoch > 0:
-            self._attributes = states_of_attributes(trainer, ())
+        if trainer.current_epoch == 0:
+            yield
+            return
+        self._attributes = states_of_attributes(trainer, ())
+        self._asked = None
+        own = set(trainer.lightning_module.modules())
+
+        def note(module: torch.nn.Module, _: object) -> None:
+            if module in own:
+                self._asked = self._asked or type(module).__name__
+
+        # However it is come to: `self(inputs)` names nothing of the network.
+        hook = register_module_forward_pre_hook(note)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Name what has changed in the epoch and its loaders are made from.
@@ -69,6 +89,8 @@ class MakingLoaders:
         held |= {*dict(module.named_children()), *dict(module.named_parameters(recurse=False))}
         for name in sorted(names & (held | _WEIGHTS)):
             yield f"{type(module).__name__}.{name} {why}"
+        if self._asked is not None:
+            yield f"{self._asked}.forward {why}"
 
 
 def _put_back(trainer: pl.Trainer, state: Mapping[str, Any]) -> None:

@@ -111,7 +111,7 @@ class Resumable(pl.Callback):
             self._fingerprint,
             lambda: self._before_batch(trainer),
             lambda: self._go_on(trainer, pl_module),
-            lambda: self._making.begin(trainer, self._restored),
+            lambda: self._making.noting(trainer, self._restored),
             is_watched=self._left is not None,
             together=self._together,
         )

@@ -8,6 +8,7 @@ not even its beginning is kept.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -49,7 +50,7 @@ class RunningEpoch:
         fingerprint: Callable[[object], int],
         before_batch: Callable[[], None],
         brought: Callable[[], None],
-        before_loaders: Callable[[], None],
+        around_loaders: Callable[[], AbstractContextManager[None]],
         is_watched: bool,
         together: Together,
     ) -> None:
@@ -60,7 +61,7 @@ class RunningEpoch:
             fingerprint: of a batch.
             before_batch: called before a batch is fetched, in an epoch that is watched.
             brought: called when the data of a resumed epoch are where they were.
-            before_loaders: called before training loaders are made.
+            around_loaders: in its context training loaders are made.
             is_watched: whether checkpoints in mid-epoch are written at all.
             together: the workers; they watch the same epochs, by the first one's clock.
         """
@@ -83,7 +84,7 @@ class RunningEpoch:
         self._at_first: list[str] = []  # what stands against a checkpoint in the first epoch
         self._loops = BesideLightning(
             trainer,
-            before_loaders=before_loaders,
+            around_loaders=around_loaders,
             before_iterator=self._note_order,
             after_first=self._look_behind_first,
             after_start=self._watch,
