@@ -20,7 +20,7 @@ class BesideLightning:
         *,
         around_loaders: Callable[[], AbstractContextManager[None]],
         before_iterator: Callable[[], None],
-        after_first: Callable[[], None],
+        after_iterator: Callable[[], None],
         after_start: Callable[[Any], None],
     ) -> None:
         """Take the places.
@@ -29,13 +29,13 @@ class BesideLightning:
             trainer: of the training.
             around_loaders: in its context training loaders are made.
             before_iterator: called just before the iterator of an epoch is made.
-            after_first: called just after the first one is made.
+            after_iterator: called just after the one is made that new loaders begin with.
             after_start: called with Lightning's fetcher before the first batch is fetched from it.
         """
         fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
         self._fit, self._epoch = fit, epoch
         load, start = fit._load_combined_loader_states, epoch.on_run_start
-        reset, set_up = fit.reset, fit.setup_data
+        set_up = fit.setup_data
 
         def load_states() -> None:
             load()
@@ -45,6 +45,8 @@ class BesideLightning:
             is_made = fit._combined_loader is None or fit._should_reload_train_dl
             with around_loaders() if is_made else nullcontext():
                 set_up()
+            if is_made:
+                after_iterator()
 
         def on_run_start(data_fetcher: Any) -> None:
             if trainer.current_epoch > 0:
@@ -52,17 +54,13 @@ class BesideLightning:
             start(data_fetcher)
             after_start(data_fetcher)
 
-        def reset_fit() -> None:
-            after_first()
-            reset()
-
         # Attributes of these objects, which Python finds before the methods of their class.
         vars(fit)["_load_combined_loader_states"] = load_states
-        vars(fit)["reset"], vars(fit)["setup_data"] = reset_fit, setup_data
+        vars(fit)["setup_data"] = setup_data
         vars(epoch)["on_run_start"] = on_run_start
 
     def remove(self) -> None:
         """Leave Lightning's loops as they were."""
-        for name in ("_load_combined_loader_states", "reset", "setup_data"):
+        for name in ("_load_combined_loader_states", "setup_data"):
             vars(self._fit).pop(name, None)
         vars(self._epoch).pop("on_run_start", None)

@@ -98,14 +98,13 @@ class Resumable(pl.Callback):
         self._folder.remove()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Look at what there is before any hook, and before Lightning loads a checkpoint."""
-        self._told = looks_now(trainer)
+        """Look at what there is before any hook, and before Lightning loads a checkpoint.
 
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
-        if self._restored is not None:
-            self._restored["loaded"].look(trainer)
-        self._shapes = tensor_shapes_of(pl_module)
+        And take a place in its loops: a module may have the loaders made in any of its hooks.
+        """
+        self._told = looks_now(trainer)
+        if stage != "fit":
+            return
         self._epoch = RunningEpoch(
             trainer,
             self._fingerprint,
@@ -115,6 +114,12 @@ class Resumable(pl.Callback):
             is_watched=self._left is not None,
             together=self._together,
         )
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
+        if self._restored is not None:
+            self._restored["loaded"].look(trainer)
+        self._shapes = tensor_shapes_of(pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse a training that can have no checkpoint, now that all has been set up."""
@@ -141,7 +146,7 @@ class Resumable(pl.Callback):
 
         Nothing of this epoch has been drawn yet, neither by another hook nor by the loader.
         """
-        assert self._epoch is not None  # noqa: S101  made where the fit started
+        assert self._epoch is not None  # noqa: S101  made in `setup`
         if self._restored is not None:
             self._begin_again(trainer, pl_module, self._restored)
             return

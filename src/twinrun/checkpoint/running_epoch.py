@@ -86,7 +86,7 @@ class RunningEpoch:
             trainer,
             around_loaders=around_loaders,
             before_iterator=self._note_order,
-            after_first=self._look_behind_first,
+            after_iterator=self._look_behind_first,
             after_start=self._watch,
         )
 
