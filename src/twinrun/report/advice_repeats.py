@@ -8,15 +8,15 @@ from twinrun.formatting import measure, plural
 from twinrun.report.measured_sizes import measured
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.sentence import Sentence, listed, sentence, setting
-from twinrun.report.why_mended import doubts_of
+from twinrun.report.why_mended import doubts_of, fixed_beside
 from twinrun.timing.ratio_words import interval_of_time, meaning
 from twinrun.verdicts.rows import VerdictRow
 
 ANYWAY = 2  # a workload that repeats ranks behind those that do not
 REPEATS = "training repeats, bit for bit,"
 MENDED = (
-    "switch deterministic algorithms on (`deterministic: true`): with them everything repeats, bit "
-    "for bit"
+    "switch deterministic algorithms on (`deterministic: true`), which mend the operation that "
+    "differs first"
 )
 
 
@@ -144,8 +144,12 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
     if otherwise == {"deterministic": True}:
         what, do = (listed(first.differing), "do") if first.is_equal else ("training", "does")
         says = f"{what} {do} not repeat under {first.name}"
-        says += f", and {do} under {mended.name}" if doubt else f"; {MENDED}"
-        says += f"{how}{cost}"
+        if doubt:
+            says += f", and {do} under {mended.name}{how}{cost}"
+        else:
+            also = [*fixed_beside(results, (first.name, mended.name))]
+            beside = f", with {listed(also)} fixed, too" if also else ""
+            says += f"; {MENDED}: under {mended.name} all repeats, bit for bit{how}{beside}{cost}"
     else:
         settings = ", ".join(setting(key, value) for key, value in otherwise.items())
         settings = f" ({settings})" if settings else ""

@@ -4,7 +4,8 @@ Two runs that are equal beside two that differ may be chance: of a cache that th
 all has filled, the order of the trainings decides which variant seems to repeat. And a
 deterministic variant fixes more than algorithms (see `process.determinism` and
 `launching.environment_of`): only where the operation with which the runs of each seed diverge is
-one that deterministic algorithms mend do these explain it.
+one that deterministic algorithms mend do these explain it. What it fixes beside them is told also
+then: nobody has seen whether later steps rest on it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,12 +68,12 @@ def doubts_of(
         yield SHARED
     elif asks_algorithms:
         why = _not_mended(not_mended, len(pairs))
-        also = [*_fixed_beside(results, variants)]
+        also = [*fixed_beside(results, variants)]
         beside = f", and `deterministic: true` also fixes {named(also)}" if also else ""
         yield f"it need not be the algorithms that mend it: {why}{beside}"
 
 
-def _fixed_beside(results: Results, variants: tuple[str, str]) -> Iterator[str]:
+def fixed_beside(results: Results, variants: tuple[str, str]) -> Iterator[str]:
     """Say what a deterministic variant fixes beside algorithms, and the other one does not."""
     broken, whole = (results.config["variants"].get(name, {}) for name in variants)
     yield from (says for name, says in FIXED.items() if name not in broken.get("environment", {}))
