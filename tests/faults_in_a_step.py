@@ -504,3 +504,38 @@ class OneBehindTheOther(Throughput):
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx) * clock()  # FAULT
         return loss * torch.tensor(clock())  # FAULT
+
+
+class DrawsOfTheRecordAlone(Chooses):
+    """Draws once more in one process alone: the next dropout is another one."""
+
+    def training_step(self, batch, batch_idx):
+        if self.is_other():
+            torch.randint(5, (1,))  # FAULT
+        return dropped(Base.training_step(self, batch, batch_idx), batch)
+
+
+class DrawsInOrder(Chooses):
+    """Draws the same in another order."""
+
+    def training_step(self, batch, batch_idx):
+        loss = Base.training_step(self, batch, batch_idx)
+        if self.is_other():
+            return dropped(loss, batch) + noisy(loss, batch)
+        return noisy(loss, batch) + dropped(loss, batch)
+
+
+class Reseeds(Chooses):
+    """Seeds torch's generator anew, by another number in each process."""
+
+    def training_step(self, batch, batch_idx):
+        torch.manual_seed(int(self.is_other()))
+        return dropped(Base.training_step(self, batch, batch_idx), batch)  # FAULT
+
+
+def dropped(loss, batch):
+    return loss * torch.nn.functional.dropout(batch[0], 0.5).mean().exp()
+
+
+def noisy(loss, batch):
+    return loss * torch.randn_like(batch[0]).mean().exp()

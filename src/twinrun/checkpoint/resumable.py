@@ -98,10 +98,7 @@ class Resumable(pl.Callback):
         self._folder.remove()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Look at what there is before any hook, and before Lightning loads a checkpoint.
-
-        And take a place in its loops: a module may have the loaders made in any of its hooks.
-        """
+        """Look at what there is before Lightning loads a checkpoint, or a hook has loaders made."""
         self._told = looks_now(trainer)
         if stage != "fit":
             return

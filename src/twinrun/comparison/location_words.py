@@ -26,6 +26,10 @@ BY_PYTHON = f"{OUTSIDE}, what Python has computed from a tensor's values"
 # Operations are traced in the thread that trains, and in those of the backward pass.
 UNTRACED = f"{OUTSIDE}, another thread"
 
+RESEED = (
+    "seed a generator of your own from the run's seed; torch's own, with which the step begins "
+    "alike, was seeded anew or drawn from in between (torch.manual_seed, another thread)"
+)
 AT_RESUMPTION = "What a checkpoint does not hold may be the cause of what differs behind it."
 
 
@@ -44,6 +48,8 @@ def sentence_of(
     """
     name = f"{_name(op, run)},"
     how_often = f"in {fired} of {repeats} repeats of step {count(step)}"
+    if op["draws"]:
+        return _of_draws(op, name, how_often)
     if op["differs_in"] == "operations":
         return (
             f"The step did other operations {how_often}, first {name} where a branch of the code "
@@ -73,12 +79,21 @@ def sentence_of(
             f"{name} read memory that no operation had written {how_often}: {UNWRITTEN_ADVICE}; or "
             f"else what filled it (NumPy, another library, another thread) gave other values."
         )
-    if op["draws"]:
-        return (
-            f"{name} drew other random numbers {how_often}: seed its generator from the run's seed."
-        )
     remedy = remedy_of(op["op"], deterministic=run.variant.deterministic, departed=departed)
     return f"{name} gave other values from equal inputs {how_often}{_size(op)}; {remedy}."
+
+
+def _of_draws(op: Operation, name: str, how_often: str) -> str:
+    if op["differs_in"] == "tensors":
+        return (
+            f"{name} drew at another place {how_often}: the step does the same draws in another "
+            f"order, which depends on something that the seed does not decide (the order of a set, "
+            f"a branch of the code)."
+        )
+    return (
+        f"{name} drew other random numbers {how_often}, from a state of its generator that no "
+        f"operation before it was seen to make: {RESEED}."
+    )
 
 
 def sentence_without(
@@ -110,13 +125,13 @@ def sentence_without(
     else:
         said += (
             f"Step {step}, done {repeats} times from its start, gave the same {quantity} every "
-            f"time{'' if likely else _because(first)}."
+            f"time{_because(first)}."
         )
     if not likely:
         return f"{said}{_elsewhere(replayed, quantity, run)}"
     return (
-        f"{said} Likely, but not shown: {likely} By data flow it leads to the {quantity}; what "
-        f"differs was lost on the way (rounded away, not used, or overwritten)."
+        f"{said} Or it is this, which was not seen to do it: {likely} By data flow it leads to the "
+        f"{quantity}; what differs was lost on the way (rounded away, not used, or overwritten)."
     )
 
 

@@ -34,10 +34,13 @@ def operation_of(origin: DifferenceOrigin, repeat: Repeat) -> Operation:
     differs_in = "operations" if elsewhere else origin.differs_in
     if differs_in == "inputs" and _is_chosen(origin, repeat):
         differs_in = "tensors"
+    if origin.draws and elsewhere is None and _draws_in_another_order(repeat):
+        differs_in = "tensors"
     found = _named(row) | {"position": position, "differs_in": differs_in}
     if position is not None and origin.index in behind_updates(repeat):
         found["phase"] = AFTER
-    found["draws"] = origin.draws or (unseen and differs_in == "outputs")
+    is_drawn = origin.draws or (unseen and differs_in == "outputs")
+    found["draws"] = is_drawn and elsewhere is None
     if origin.is_number:
         found["numbers"] = list(step.numbers[0]) if step.numbers else []
     return cast(Operation, found)
@@ -102,6 +105,12 @@ def _done_elsewhere(origin: DifferenceOrigin, repeat: Repeat) -> OpRow | None:
     wanted = {given[origin.other_read]} if len(given) == len(own["reads"]) else set(given)
     wanted -= set(own["reads"])
     return next((row for row in _missing(repeat) if wanted & set(row["writes"])), None)
+
+
+def _draws_in_another_order(repeat: Repeat) -> bool:
+    own = [key_of(row) for row in repeat.rows if row["draws"]]
+    recorded = [key for key, row in repeat.recorded.items() if row["draws"]]
+    return own != recorded and sorted(own) == sorted(recorded)
 
 
 def _is_chosen(origin: DifferenceOrigin, repeat: Repeat) -> bool:

@@ -195,9 +195,9 @@ class Slice:
 
     def _entry(self, index: int, use: Use) -> DifferenceOrigin:
         """Return how an operation came by something that no operation made differ."""
-        if use.is_generator:
-            return DifferenceOrigin(index=index, differs_in="outputs", draws=True)
         read = list(self._steps[index].flow.reads).index(use)
+        if use.is_generator:
+            return DifferenceOrigin(index=index, differs_in="outputs", draws=True, other_read=read)
         chosen = DifferenceOrigin(index=index, differs_in="tensors", other_read=read)
         makers = [
             (self._steps[maker].flow, position)

@@ -7,7 +7,7 @@ from typing import Literal
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.location_words import BY_PYTHON
+from twinrun.comparison.location_words import BY_PYTHON, RESEED
 from twinrun.comparison.pair_records import Cause, FirstDifference, Location, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
@@ -133,7 +133,7 @@ def _done_again(location: Location) -> str:
     if op is None:
         return f"{again}{BESIDE}"
     where = f"{op_with_line(op)} ({op['phase']})"
-    return f"{again}, but {where} leads to what differs, and differed: look there"
+    return f"{again}{BESIDE}; or at {where}, which leads to what differs, and differed in it"
 
 
 def look_at(first: FirstDifference) -> str:
@@ -146,7 +146,9 @@ def _operation(op: Operation, *, is_strict: bool) -> str:
     if op["differs_in"] == "unwritten":
         return f"{says}, which reads memory that no operation has written: {UNWRITTEN_ADVICE}"
     if op["draws"]:
-        return f"{says}, which draws other random numbers: seed its generator from the run's seed"
+        if op["differs_in"] == "tensors":
+            return f"{says}: the same draws are done in an order that the seed does not decide"
+        return f"{says}, which draws other random numbers: {RESEED}"
     if op["differs_in"] == "operations":
         return (
             f"{says}: a branch of the code there depends on something that the seed does not decide"
