@@ -93,14 +93,14 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
     differing = [pair for pair in pairs if pair["answer"] == "differs"]
     # None for a pair that could not be compared; a diverged one may hold infinity.
     worst = max(differing or pairs, key=lambda pair: pair["relative_l2"] or 0)
-    firsts = [pair["first_difference"] for pair in differing if pair["first_difference"]]
     # The worst of all seeds in numbers, one seed in the pictures.
     drawn = min(pairs, key=lambda pair: pair["seed"])  # the one of the figures
     return summed | {
         "answer": _answer(pairs),
         "reasons": list(dict.fromkeys(reasons)),
         "worst": worst,
-        "first": min(firsts, key=lambda first: first["step"], default=None),
+        # Of the same seed as the numbers: each seed may have a cause of its own.
+        "first": worst["first_difference"],
         "conditions": conditions_of_seeds(pairs),
         "divergences": _divergences(
             location
@@ -125,8 +125,10 @@ def _answer(pairs: Iterable[Comparison]) -> str:
 class Divergence(TypedDict):
     """An operation, or a cause where none was found, at which pairs diverge."""
 
+    seed: int
+    """The first that diverges there."""
     sentence: str
-    """What was found, of the first seed."""
+    """What was found of it."""
     seeds: int
     """How many seeds diverge there."""
 
@@ -142,7 +144,11 @@ def _divergences(locations: Iterable[Location]) -> list[Divergence]:
             key += (op["source"], op["differs_in"])  # the cause tells what is drawn apart
         else:
             key += (location["step"],)
-        empty: Divergence = {"sentence": location["sentence"], "seeds": 0}
+        empty: Divergence = {
+            "seed": location["seed"],
+            "sentence": location["sentence"],
+            "seeds": 0,
+        }
         divergences.setdefault(key, empty)["seeds"] += 1
     return list(divergences.values())
 

@@ -77,7 +77,7 @@ def fixed_beside(results: Results, variants: tuple[str, str]) -> Iterator[str]:
     """Say what a deterministic variant fixes beside algorithms, and the other one does not."""
     broken, whole = (results.config["variants"].get(name, {}) for name in variants)
     yield from (says for name, says in FIXED.items() if name not in broken.get("environment", {}))
-    if whole["fill_uninitialized_memory"]:
+    if whole.get("fill_uninitialized_memory", True):
         yield FILLED
 
 
