@@ -3,6 +3,7 @@
 import pytorch_lightning as pl
 
 from twinrun.parallel.counters_read import divided_by_devices
+from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_steps import WholeSteps
@@ -15,6 +16,8 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
     for each in vars(trainer)["callbacks"]:
         if isinstance(each, WholeSteps):
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
+        elif isinstance(each, OwnDraws):
+            found.append(("devices", each.drawn.sentence("devices", "shard")))
         elif isinstance(each, WholeBatch):
             found.append(("devices", each.logs.sizes.sentence("devices")))
             seen = seen_of_parts(module, each.logs.aggregated, setting="devices", part="shard")
