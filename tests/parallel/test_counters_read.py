@@ -235,6 +235,27 @@ class SchedulesByDevices(Small):
         return super().configure_optimizers()
 
 
+class Frozen(Small):
+    """Has a teacher in a file in which others read counters."""
+
+    def on_train_start(self):
+        self.hidden.eval()
+        self.seen = Seen().vars() or Seen().getattr()
+
+
+class Evaluates(Small):
+    def on_train_start(self):
+        self.seen = eval("1 + 1")  # noqa: S307
+
+
+class Seen:
+    def vars(self):
+        return counts.workers
+
+    def getattr(self):
+        return counts.workers
+
+
 def read_in(module, data=None, *, reads=counters_read):
     """Give what is said of a module that has been set up for training, and trained a step."""
     trainer = pl.Trainer(
@@ -323,6 +344,44 @@ def test_code_of_an_installed_package_is_read_if_the_module_is_of_it(tmp_path, m
     base = importlib.import_module("installed_counts.base").Base
     (said,) = read_in(type("Own", (Small, base), {})())
     assert said.endswith("where share reads val_check_batch")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "from ..rates import share",
+        "from ..rates import share as own; share = own",
+        "from .. import rates; share = rates.share",
+        "import importlib; share = importlib.import_module('..rates', __package__).share",
+    ],
+)
+def test_what_is_imported_of_a_package_above_is_read(lines, tmp_path, monkeypatch):
+    """Red before: of a relative import inside of a function the level was not read."""
+    package = f"above{abs(hash(lines))}"
+    folder = tmp_path / package
+    (folder / "models").mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "models" / "__init__.py").touch()
+    (folder / "rates.py").write_text(
+        "def share(trainer):\n    return 1 / trainer.val_check_batch\n"
+    )
+    (folder / "models" / "net.py").write_text(
+        "from small import Small\n"
+        "class Net(Small):\n"
+        "    def on_train_start(self):\n"
+        f"        {lines}\n"
+        "        self.share = share(self.trainer)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module(f"{package}.models.net").Net()
+    (said,) = read_in(module)
+    assert said.endswith("where share reads val_check_batch")
+
+
+def test_a_method_of_a_builtins_name_reaches_nothing():
+    """Red before: `.eval()` was taken for `eval`, and all of the file for what it may name."""
+    assert read_in(Frozen()) == []
+    assert len(read_in(Evaluates())) == 1
 
 
 @pytest.mark.parametrize(
