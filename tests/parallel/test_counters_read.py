@@ -229,6 +229,23 @@ class Gathers(Small):
         return super().training_step(batch, batch_idx) + outputs.flatten().square().mean()
 
 
+class ScalesByStrategy(Small):
+    def configure_optimizers(self):
+        rate = 0.1 * counts.processes(self.trainer.strategy)
+        return torch.optim.SGD(self.parameters(), lr=rate)
+
+
+class Reduces(Small):
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return self.trainer.strategy.reduce(loss, reduce_op="sum")
+
+
+class GathersObjects(Small):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * len(counts.gathered(len(batch)))
+
+
 class SchedulesByDevices(Small):
     def configure_optimizers(self):
         self.steps = 10 * self.trainer.max_epochs // self.trainer.num_devices
@@ -391,6 +408,9 @@ def test_a_method_of_a_builtins_name_reaches_nothing():
         (ScalesByTorch, "workers read get_world_size (workers)"),
         (ScalesByEnvironment, "workers_by_environment read WORLD_SIZE (workers_by_environment)"),
         (Gathers, "Gathers read all_gather (training_step)"),
+        (ScalesByStrategy, "processes read num_processes (processes)"),
+        (Reduces, "Reduces read strategy.reduce (training_step)"),
+        (GathersObjects, "gathered read all_gather_object (gathered)"),
         (SchedulesByDevices, "SchedulesByDevices read num_devices (configure_optimizers)"),
     ],
 )
