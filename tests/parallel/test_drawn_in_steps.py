@@ -150,6 +150,19 @@ def test_mini_batches_are_named_that_steps_may_change(train, setting, module, da
     assert all(f"generator of {named}," in each and f"each {part} " in each for each in said)
 
 
+def test_who_tries_steps_ahead_of_the_training_is_named():
+    """Red before: LearningRateFinder went by the loss of a part, and chose another rate."""
+    for callback in (pl.callbacks.LearningRateFinder(), pl.callbacks.BatchSizeFinder()):
+        module = Plain()
+        found = [accumulate(module, Points(), micro_batches=2, accumulated=2), callback]
+        trainer = pl.Trainer(accelerator="cpu", callbacks=found, logger=False)
+        module.trainer = trainer
+        name = type(callback).__name__
+        assert f"in part, accumulate has {name} go by steps of each micro-batch" in "".join(
+            each["sentence"] for each in of_parts(trainer, module)
+        )
+
+
 @pytest.mark.parametrize("setting", ["accumulate", "devices"])
 def test_in_the_first_epoch_no_step_is_ahead_of_the_order(train, setting):
     assert train(setting, Drops, Points(), epochs=1)[1] == []

@@ -67,6 +67,18 @@ def test_metrics_that_join_numbers_of_shards_are_named():
     assert team.logs[0].aggregated.names == {"sum"}
 
 
+def test_metrics_at_steps_are_named():
+    """Red before: a value of the first worker's shard stood as the mini-batch's."""
+    team = Team()
+    for name, on_step, calls in [("a", True, True), ("b", False, True), ("c", True, False)]:
+        metric = BinaryAccuracy()
+        metric(ONES, ONES) if calls else metric.update(ONES, ONES)
+        team.note(0, name, metric, on_step=on_step)
+    assert team.logs[0].aggregated.at_steps == {"a"}
+    (said,) = seen_of_parts(Small(), team.logs[0].aggregated, setting="devices", part="shard")
+    assert "of the first worker's shard at steps (torchmetrics logged as a)" in said
+
+
 class Holds(Small):
     """Holds a metric in some way."""
 

@@ -29,6 +29,8 @@ class Aggregated:
         """Of metrics that do: as they are logged, or as attributes."""
         self.unsynchronised: set[str] = set()
         """Of metrics that several workers do not join as torchmetrics does."""
+        self.at_steps: set[str] = set()
+        """Of metrics that several workers log at steps, where each has its shard's value."""
         self.reduced: dict[str, str] = {}
         """How, by name, numbers are joined that are logged with a `reduce_fx`."""
         self._module = module
@@ -156,6 +158,11 @@ def seen_of_parts(
             f"in part, {setting} has metrics join what they are given of each {part} "
             f"({some(sorted(aggregated.names))}): what is a loss or a mean of one counts once for "
             f"each"
+        )
+    if aggregated.at_steps:
+        yield (
+            f"in part, {setting} logs values of the first worker's shard at steps (torchmetrics "
+            f"logged as {some(sorted(aggregated.at_steps))}); log them with on_step=False"
         )
     if aggregated.reduced:
         reduced = [f"{name} by {how}" for name, how in sorted(aggregated.reduced.items())]
