@@ -398,7 +398,7 @@ def test_what_is_imported_of_a_package_above_is_read(lines, tmp_path, monkeypatc
 def test_a_method_of_a_builtins_name_reaches_nothing():
     """Red before: `.eval()` was taken for `eval`, and all of the file for what it may name."""
     assert read_in(Frozen()) == []
-    assert len(read_in(Evaluates())) == 1
+    assert "of_batches reads" in read_in(Evaluates())[0]
 
 
 @pytest.mark.parametrize(
