@@ -46,6 +46,17 @@ def workers_by_environment():
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def processes(strategy):
+    return getattr(strategy, "num_processes", 1)
+
+
+def gathered(value):
+    found = [None]
+    if dist.is_initialized():
+        dist.all_gather_object(found, value)
+    return found
+
+
 @dataclass
 class Config:
     """Settings of a training, as projects have them; nobody reads these of them."""
@@ -82,6 +93,7 @@ class Innocent(Small):
     def training_step(self, batch, batch_idx):
         self.batch_idx = batch_idx
         loss = super().training_step(batch, batch_idx) / (1 + self.trainer.global_step)
+        torch.gather(batch[0], 1, torch.zeros(len(batch[0]), 1, dtype=torch.int64))
         if batch_idx % 2 == 0:
             loss = loss * (1 + self.current_epoch)
         return loss * self.world_sizes / (self.max_batches + self.batch_idx)

@@ -18,6 +18,7 @@ from twinrun.config.definitions import TrainerArguments, Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.accumulation import accumulate
 from twinrun.parallel.counters_read import counters_read
+from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.whole_steps import WholeSteps
@@ -81,7 +82,7 @@ def test_parts_train_what_the_whole_batches_do(whole):
 
 def test_parts_are_cut_without_loss():
     data = torch.arange(16).reshape(8, 2)
-    parts = MicroBatches(DataLoader(data, batch_size=5), 3)
+    parts = MicroBatches(DataLoader(data, batch_size=5), 3, DrawnInSteps())
     assert len(parts) == 6
     assert [part[:, 0].tolist() for part in parts] == [[0, 2], [4, 6], [8], [10], [12], [14]]
 

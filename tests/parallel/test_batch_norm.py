@@ -1,6 +1,7 @@
 """Joined statistics against those of the whole mini-batch, in float64."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -140,3 +141,32 @@ def test_workers_that_call_other_layers_are_told_apart():
     joins[1].update(joins[1].noted()[None])
     networks[1][0](values)
     assert joins[0].called() == joins[1].called()
+
+
+class Grouped(Workers):
+    """Holds what nobody can copy, as a process group."""
+
+    def __init__(self):
+        super().__init__(0, 2)
+        self.sizes, self.group = [4, 4], threading.Lock()
+
+
+def test_a_copy_is_a_layer_of_its_own_until_it_is_watched():
+    """Red before: no network could be copied in `on_train_start`, as a teacher is."""
+    net, values = nn.Sequential(nn.BatchNorm1d(3)), torch.randn(4, 3)
+    plain = copy.deepcopy(net)
+    join = joined(net, Grouped())
+    copied = copy.deepcopy(net)
+    copied(values)
+    plain(values)
+    assert torch.equal(copied[0].running_mean, plain[0].running_mean)
+    assert len(join.noted()) == 0
+    net(values)
+    assert len(join.noted()) == 1 + 3 + 3
+    both, before = nn.ModuleList([net, copied]), copied[0].running_mean.clone()
+    join.watch(both)
+    join.watch(both)
+    copied(values)
+    assert len(join.noted()) == 2 * (1 + 3 + 3)
+    assert torch.equal(copied[0].running_mean, before)
+    assert copied[0].momentum == 0.1

@@ -229,10 +229,48 @@ class Gathers(Small):
         return super().training_step(batch, batch_idx) + outputs.flatten().square().mean()
 
 
+class ScalesByStrategy(Small):
+    def configure_optimizers(self):
+        rate = 0.1 * counts.processes(self.trainer.strategy)
+        return torch.optim.SGD(self.parameters(), lr=rate)
+
+
+class Reduces(Small):
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return self.trainer.strategy.reduce(loss, reduce_op="sum")
+
+
+class GathersObjects(Small):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * len(counts.gathered(len(batch)))
+
+
 class SchedulesByDevices(Small):
     def configure_optimizers(self):
         self.steps = 10 * self.trainer.max_epochs // self.trainer.num_devices
         return super().configure_optimizers()
+
+
+class Frozen(Small):
+    """Has a teacher in a file in which others read counters."""
+
+    def on_train_start(self):
+        self.hidden.eval()
+        self.seen = Seen().vars() or Seen().getattr()
+
+
+class Evaluates(Small):
+    def on_train_start(self):
+        self.seen = eval("1 + 1")  # noqa: S307
+
+
+class Seen:
+    def vars(self):
+        return counts.workers
+
+    def getattr(self):
+        return counts.workers
 
 
 def read_in(module, data=None, *, reads=counters_read):
@@ -326,12 +364,53 @@ def test_code_of_an_installed_package_is_read_if_the_module_is_of_it(tmp_path, m
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        "from ..rates import share",
+        "from ..rates import share as own; share = own",
+        "from .. import rates; share = rates.share",
+        "import importlib; share = importlib.import_module('..rates', __package__).share",
+    ],
+)
+def test_what_is_imported_of_a_package_above_is_read(lines, tmp_path, monkeypatch):
+    """Red before: of a relative import inside of a function the level was not read."""
+    package = f"above{abs(hash(lines))}"
+    folder = tmp_path / package
+    (folder / "models").mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "models" / "__init__.py").touch()
+    (folder / "rates.py").write_text(
+        "def share(trainer):\n    return 1 / trainer.val_check_batch\n"
+    )
+    (folder / "models" / "net.py").write_text(
+        "from small import Small\n"
+        "class Net(Small):\n"
+        "    def on_train_start(self):\n"
+        f"        {lines}\n"
+        "        self.share = share(self.trainer)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module(f"{package}.models.net").Net()
+    (said,) = read_in(module)
+    assert said.endswith("where share reads val_check_batch")
+
+
+def test_a_method_of_a_builtins_name_reaches_nothing():
+    """Red before: `.eval()` was taken for `eval`, and all of the file for what it may name."""
+    assert read_in(Frozen()) == []
+    assert "of_batches reads" in read_in(Evaluates())[0]
+
+
+@pytest.mark.parametrize(
     ("module", "said"),
     [
         (Scales, "Scales read world_size (configure_optimizers)"),
         (ScalesByTorch, "workers read get_world_size (workers)"),
         (ScalesByEnvironment, "workers_by_environment read WORLD_SIZE (workers_by_environment)"),
         (Gathers, "Gathers read all_gather (training_step)"),
+        (ScalesByStrategy, "processes read num_processes (processes)"),
+        (Reduces, "Reduces read strategy.reduce (training_step)"),
+        (GathersObjects, "gathered read all_gather_object (gathered)"),
         (SchedulesByDevices, "SchedulesByDevices read num_devices (configure_optimizers)"),
     ],
 )

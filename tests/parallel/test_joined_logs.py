@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import pytest
 import pytorch_lightning as pl
 import torch
-from small import Small
-from torchmetrics import MeanMetric, Metric, PearsonCorrCoef, SumMetric
+from small import Points, Small
+from torchmetrics import MeanMetric, Metric, PearsonCorrCoef, RunningMean, SumMetric
+from torchmetrics.classification import BinaryAccuracy
+from torchmetrics.wrappers import MinMaxMetric, MultitaskWrapper, Running
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.joined_logs import JoinedLogs
@@ -18,6 +20,7 @@ from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 
 SIZES = [3, 2]
+ONES = torch.ones(3)
 
 
 class Team:
@@ -62,6 +65,102 @@ def test_metrics_that_join_numbers_of_shards_are_named():
     team.note(0, "sum", SumMetric())
     team.note(0, "epoch", SumMetric(), in_step=False)
     assert team.logs[0].aggregated.names == {"sum"}
+
+
+def test_metrics_at_steps_are_named():
+    """Red before: a value of the first worker's shard stood as the mini-batch's."""
+    team = Team()
+    for name, on_step, calls in [("a", True, True), ("b", False, True), ("c", True, False)]:
+        metric = BinaryAccuracy()
+        metric(ONES, ONES) if calls else metric.update(ONES, ONES)
+        team.note(0, name, metric, on_step=on_step)
+    assert team.logs[0].aggregated.at_steps == {"a"}
+    (said,) = seen_of_parts(Small(), team.logs[0].aggregated, setting="devices", part="shard")
+    assert "of the first worker's shard at steps (torchmetrics logged as a)" in said
+
+
+class Holds(Small):
+    """Holds a metric in some way."""
+
+    def __init__(self, metric):
+        super().__init__()
+        self.held = metric
+
+
+@pytest.mark.parametrize(
+    ("make", "update", "named"),
+    [
+        (lambda: RunningMean(3), lambda metric: metric(1.0), {"held"}),
+        (lambda: Running(BinaryAccuracy(), 3), lambda metric: metric(ONES, ONES), {"held"}),
+        (lambda: MinMaxMetric(MeanMetric()), lambda metric: metric.update(1.0), {"held"}),
+        (lambda: MeanMetric() * 2.0, lambda metric: metric.update(1.0), {"held"}),
+        (
+            lambda: MultitaskWrapper({"a": BinaryAccuracy(), "b": SumMetric()}),
+            lambda metric: metric.task_metrics["b"].update(1.0),
+            {"held"},
+        ),
+        (lambda: {"loss": [MeanMetric()]}, lambda held: held["loss"][0](1.0), {"held.loss.0"}),
+        # Of samples, whatever the parts are.
+        (lambda: MinMaxMetric(BinaryAccuracy()), lambda metric: metric.update(ONES, ONES), set()),
+        (
+            lambda: MultitaskWrapper({"a": BinaryAccuracy(), "b": SumMetric()}),
+            lambda metric: metric.task_metrics["a"].update(ONES, ONES),
+            set(),
+        ),
+        (lambda: MinMaxMetric(MeanMetric()), lambda metric: metric.update(1.0, 3), set()),
+        (lambda: RunningMean(3), lambda metric: None, set()),
+    ],
+)
+def test_metrics_that_join_numbers_are_named_wherever_they_are(make, update, named):
+    """Red before: by `forward` of a window, and inside of another metric, none was."""
+    module = Holds(make())
+    seen = Aggregated(module)
+    seen.begin()
+    update(module.held)
+    seen.end()
+    assert seen.names == named
+
+
+class Later(Small):
+    """Makes a metric in a later epoch, and has a callback that has one."""
+
+    def configure_callbacks(self):
+        return Sums()
+
+    def on_train_epoch_start(self):
+        if self.current_epoch:
+            self.late = SumMetric()
+
+    def training_step(self, batch, batch_idx):
+        seen = self.trainer.seen
+        seen.begin()
+        for metric in (*vars(self)["_modules"].values(), self.trainer.callbacks[-1].total):
+            metric.update(1.0) if isinstance(metric, SumMetric) else None
+        seen.end()
+        return super().training_step(batch, batch_idx)
+
+
+class Sums(pl.Callback):
+    def __init__(self):
+        self.total = SumMetric()
+
+
+def test_metrics_that_are_made_later_or_by_callbacks_are_named():
+    """Red before: what a module had in its first step was all that was looked at."""
+    module = Later()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        limit_train_batches=1,
+        limit_val_batches=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.seen = Aggregated(module)
+    trainer.fit(module, Points())
+    assert trainer.seen.names == {"late", "Sums.total"}
 
 
 class Keeps(Metric):

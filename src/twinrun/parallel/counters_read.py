@@ -22,8 +22,14 @@ LOOPS = {"fit_loop", "epoch_loop", "_active_loop"}
 WORKERS = (
     *("world_size", "num_devices", "get_world_size", "WORLD_SIZE", "device_ids"),
     *("parallel_devices", "distributed_sampler_kwargs", "is_distributed"),
-    *("all_gather", "all_gather_into_tensor", "all_reduce"),
+    *("num_processes", "num_replicas", "LOCAL_WORLD_SIZE", "SLURM_NTASKS"),
+    *("all_gather", "all_gather_into_tensor", "all_gather_object", "gather_all_tensors"),
+    *("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_boolean_decision"),
+    *("gather_object", "broadcast_object_list", "scatter_object_list"),
+    *("all_to_all", "all_to_all_single"),
 )
+# Names of other functions, too: counted where a function says whose.
+EXCHANGES, WHOSE = ("reduce", "broadcast", "gather", "scatter"), ("strategy", "dist", "distributed")
 
 
 def counters_read(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[str]:
@@ -57,8 +63,9 @@ def divided_by_devices(trainer: pl.Trainer, module: pl.LightningModule) -> Itera
     """
     reached = ReachedCode(trainer, module)
     for owner, functions in reached.names.items():
-        read = [name for name in WORKERS if name in _all(functions)]
-        where = [name for name, named in functions.items() if not named.isdisjoint(WORKERS)]
+        asked = {name: _of_workers(named) for name, named in functions.items()}
+        read = list(dict.fromkeys(name for names in asked.values() for name in names))
+        where = [name for name, names in asked.items() if names]
         if read:
             yield (
                 f"in part, devices has {owner} read {', '.join(read)} ({some(where)}): what it "
@@ -66,6 +73,11 @@ def divided_by_devices(trainer: pl.Trainer, module: pl.LightningModule) -> Itera
                 f"or a loss over what they gather, may not be that of one worker"
             )
     yield from _cut_short(reached, "devices", "the number of workers")
+
+
+def _of_workers(named: set[str]) -> list[str]:
+    by = [f"{whose}.{name}" for whose in WHOSE for name in EXCHANGES if {whose, name} <= named]
+    return [*(name for name in WORKERS if name in named), *by]
 
 
 def _all(functions: dict[str, set[str]]) -> set[str]:

@@ -102,6 +102,8 @@ class JoinedLogs:
             size = self._workers.shard
             if isinstance(value, Metric):
                 self.aggregated.note(name, value)
+                if options.get("on_step") is not False and value._forward_cache is not None:
+                    self.aggregated.at_steps.add(name)
         note = Note(
             hook=self._module._current_fx_name,
             name=name,

@@ -12,12 +12,13 @@ from twinrun.batches import leaves, tensors
 from twinrun.copied_batches import with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import shards
+from twinrun.parallel.drawn_in_steps import DrawnInSteps
 
 
 class MicroBatches:
     """Stands in for a training loader: yields each of its mini-batches in micro-batches."""
 
-    def __init__(self, loader: DataLoader, number: int) -> None:
+    def __init__(self, loader: DataLoader, number: int, drawn: DrawnInSteps) -> None:
         self.whole: object = None
         """The mini-batch under way."""
         self.size = self.shard = 1
@@ -32,7 +33,7 @@ class MicroBatches:
         self.sampler, self.batch_sampler = loader.sampler, loader.batch_sampler
         self.is_to_be_checked = False
         """Whether Lightning is about to ask for an iterator only to see that there is one."""
-        self._loader, self._number = loader, number
+        self._loader, self._number, self._drawn = loader, number, drawn
 
     @property
     def number(self) -> int:
@@ -59,10 +60,16 @@ class MicroBatches:
             self.is_to_be_checked = False
             return iter(())
         # Begun now, since a loader draws where its iterator is made.
-        return self._parts(iter(self._loader))
+        with self._drawn.data(is_seed_used=self._loader.num_workers > 0):
+            batches = iter(self._loader)
+        return self._parts(batches)
 
     def _parts(self, batches: Iterator[object]) -> Iterator[object]:
-        for whole in batches:
+        while True:
+            with self._drawn.data():
+                whole = next(batches, self)
+            if whole is self:  # which no loader gives
+                return
             self.whole, self.size, self.loss = whole, _size(whole), None
             # A micro-batch of no samples has no mean.
             if self.size < self._number:

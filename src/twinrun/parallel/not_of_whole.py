@@ -1,8 +1,12 @@
 """What of mini-batches that were cut is not that of the whole ones, for a run's record."""
 
+from collections.abc import Iterator
+
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import BatchSizeFinder, LearningRateFinder
 
 from twinrun.parallel.counters_read import divided_by_devices
+from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_steps import WholeSteps
@@ -15,7 +19,11 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
     for each in vars(trainer)["callbacks"]:
         if isinstance(each, WholeSteps):
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
+            found += _tried(trainer, "accumulate", "micro-batch")
+        elif isinstance(each, OwnDraws):
+            found.append(("devices", each.drawn.sentence("devices", "shard")))
         elif isinstance(each, WholeBatch):
+            found += _tried(trainer, "devices", "shard")
             found.append(("devices", each.logs.sizes.sentence("devices")))
             seen = seen_of_parts(module, each.logs.aggregated, setting="devices", part="shard")
             found += [("devices", sentence) for sentence in seen]
@@ -26,3 +34,14 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
         for setting, sentence in found
         if sentence is not None
     ]
+
+
+def _tried(trainer: pl.Trainer, setting: str, part: str) -> Iterator[tuple[str, str]]:
+    for each in vars(trainer)["callbacks"]:
+        if isinstance(each, LearningRateFinder | BatchSizeFinder):
+            name = type(each).__name__
+            yield (
+                setting,
+                f"in part, {setting} has {name} go by steps of each {part}: it may find another "
+                f"value than of whole mini-batches",
+            )

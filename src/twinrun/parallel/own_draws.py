@@ -2,7 +2,8 @@
 
 A data module may split its samples at random in `setup`, a module draw a mask there, a loader be
 made of other samples in each epoch. What is drawn there must be the same at every worker: it is
-drawn from the first worker's states of the global generators, which are those of a single process.
+drawn from the first worker's states of the global generators, which are those of a single process
+until a step draws: see `drawn_in_steps`.
 In the steps each worker draws for a shard of its own, and so from states of its own: dropout must
 not repeat itself in every shard.
 """
@@ -20,6 +21,7 @@ from lightning_fabric.utilities.seed import _collect_rng_states, _set_rng_states
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader
 
+from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.same_data import check_same_data
 from twinrun.parallel.workers import Workers
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
@@ -39,6 +41,8 @@ class OwnDraws(pl.Callback):
             seed: of the run.
             data: whose `setup` all workers begin with the same states.
         """
+        self.drawn = DrawnInSteps()
+        """Whether mini-batches are drawn from where steps of shards have left the generators."""
         self._workers = workers
         self._is_apart = False
         # The sum of seed and rank would be the seed of another run.
@@ -75,6 +79,7 @@ class OwnDraws(pl.Callback):
                 advance()
 
         vars(loop)["advance"] = in_own_numbers
+        self.drawn.watch(trainer)
         validation = loop.epoch_loop.val_loop
         validate = validation.run
 
@@ -100,10 +105,18 @@ class OwnDraws(pl.Callback):
 
         def get_iterator() -> object:
             # Lightning makes the first one where it makes the loader.
-            with self.own():
+            with self.own(), self.drawn.data(is_seed_used=loader.num_workers > 0):
                 return plain()
 
         vars(loader)["_get_iterator"] = get_iterator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of the first worker's draws."""
+        return self.drawn.state()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what a checkpoint has of them."""
+        self.drawn.load(state_dict)
 
     @contextmanager
     def own(self) -> Iterator[None]:

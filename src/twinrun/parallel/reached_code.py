@@ -14,6 +14,7 @@ import types
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from importlib.util import resolve_name
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ _NEVER = (
     pl.Trainer,  # which is asked, and does not ask
 )
 # By these a computed name may ask for anything: of a file that is named, or of its own.
-_BY_TEXT, _OF_ITSELF = {"getattr", "vars", "__dict__"}, {"globals", "eval", "exec"}
+_BY_TEXT, _OF_ITSELF = {"getattr", "vars"}, {"globals", "eval", "exec"}
 
 
 class ReachedCode:
@@ -130,7 +131,7 @@ class ReachedCode:
         if self._is_own(known.get("__name__")) and id(codes[0]) not in self._codes:
             self._codes.update(map(id, codes))
             names = set() if _is_generated(codes[0]) else {*_named_by(codes)}
-            held += self._globals(names, known)
+            held += self._globals(names, known, _builtins_in(codes, known))
             self._read(owner, function.__name__, [*names, *_texts_in(held)])
         for value in held:
             self._add(value, 0)
@@ -139,10 +140,13 @@ class ReachedCode:
         if names := {*found}:
             self.names.setdefault(owner, {}).setdefault(name, set()).update(names)
 
-    def _globals(self, names: set[str], known: dict[str, Any]) -> Iterator[Any]:
+    def _globals(self, names: set[str], known: dict[str, Any], builtins: set[str]) -> Iterator[Any]:
         """Yield the globals that a function names, of its file and of others."""
         # What is imported there has its name in `sys.modules`, or one in its package.
         full = [*names, *(f"{known.get('__package__')}.{name}" for name in names)]
+        for name in names:
+            with suppress(ImportError):  # above the topmost package
+                full += [resolve_name(name, known.get("__package__"))] if name[:1] == "." else []
         found = [known[name] for name in names & known.keys()]
         found += [sys.modules[name] for name in full if name in sys.modules]
         seen: set[int] = set()
@@ -153,9 +157,9 @@ class ReachedCode:
             elif id(item) not in seen and self._is_own(item.__name__):
                 seen.add(id(item))
                 found += [vars(item)[name] for name in names & vars(item).keys()]
-                if names & _BY_TEXT:
+                if builtins & _BY_TEXT or "__dict__" in names:
                     self._variables(vars(item))
-        if names & _OF_ITSELF:
+        if builtins & _OF_ITSELF:
             self._variables(known)
 
     def _variables(self, held: dict[str, Any]) -> None:
@@ -204,16 +208,34 @@ def _named_by(codes: Sequence[types.CodeType]) -> Iterator[str]:
         codes: of the function, and of those inside of it.
     """
     steps = [step for code in codes for step in dis.get_instructions(code)]
+    for level, _, step in zip(steps, steps[1:], steps[2:], strict=False):
+        if step.opname == "IMPORT_NAME":
+            yield "." * level.argval + step.argval
     texts = [constant for code in codes for constant in code.co_consts]
     # An argument or a variable of its own may bear the name, too.
     names = [(step.opname, step.argval) for step in steps if step.opcode in dis.hasname]
     is_set = {name for how, name in names if how.startswith(("STORE_", "DELETE_"))}
     asked = {name for how, name in names if not how.startswith(("STORE_", "DELETE_"))}
-    asked |= {text for text in texts if isinstance(text, str)}
+    written = {text for text in texts if isinstance(text, str)}
+    yield from (text for text in written if text.startswith("."))  # of a package above
+    asked |= written
     for name in names_in(codes[0]):
         if name in asked or name not in is_set:
             yield from (name, *name.split("."))
     yield from _texts_in([text for text in texts if isinstance(text, tuple | frozenset)])
+
+
+def _builtins_in(codes: Sequence[types.CodeType], known: dict[str, Any]) -> set[str]:
+    """Return what a function may take of `builtins`; `.eval()` is a method."""
+    steps = [step for code in codes for step in dis.get_instructions(code)]
+    is_all = any("builtins" in str(step.argval) for step in steps)
+    return {
+        step.argval
+        for step in steps
+        if step.opcode in dis.hasname
+        and (step.opname in ("LOAD_GLOBAL", "LOAD_NAME") or is_all)
+        and step.argval not in known
+    }
 
 
 def _texts_in(value: Any, deeper: int = 3) -> Iterator[str]:

@@ -5,6 +5,7 @@ each part: what they make of them is that of the mini-batch only if it is linear
 """
 
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torchmetrics import Metric
@@ -14,6 +15,8 @@ from torchmetrics.utilities import dim_zero_mean
 from torchmetrics.wrappers import Running
 
 from twinrun.checkpoint.users_code import is_users
+from twinrun.containers import entries, is_container, size_of
+from twinrun.parallel.reached_code import LONG
 from twinrun.wording import some
 
 
@@ -26,23 +29,27 @@ class Aggregated:
         """Of metrics that do: as they are logged, or as attributes."""
         self.unsynchronised: set[str] = set()
         """Of metrics that several workers do not join as torchmetrics does."""
+        self.at_steps: set[str] = set()
+        """Of metrics that several workers log at steps, where each has its shard's value."""
         self.reduced: dict[str, str] = {}
         """How, by name, numbers are joined that are logged with a `reduce_fx`."""
         self._module = module
         self._asked: dict[int, Metric] = {}
-        self._metrics: dict[str, Metric] | None = None
-        self._before: dict[str, int] = {}
+        self._metrics: dict[str, Metric] = {}
+        self._epoch = -1
+        self._before: dict[str, list[int]] = {}
 
     def begin(self) -> None:
         """Look at how often metrics have been updated ahead of a part."""
-        if self._metrics is None:  # once: a module may have thousands of layers
-            self._metrics = dict(_outermost(self._module))
-        self._before = {name: metric._update_count for name, metric in self._metrics.items()}
+        epoch = getattr(self._module, "current_epoch", 0)
+        if self._epoch != epoch:  # once in each: a module may have thousands of layers
+            self._epoch, self._metrics = epoch, dict(_held(self._module))
+        self._before = {name: _updates(metric) for name, metric in self._metrics.items()}
 
     def end(self) -> None:
         """Note the metrics that have been updated since, wherever they are logged."""
-        for name, metric in (self._metrics or {}).items():
-            if metric._update_count != self._before[name]:
+        for name, metric in self._metrics.items():
+            if _updates(metric) != self._before[name]:
                 self.note(name, metric)
 
     def note(self, name: str, metric: Metric) -> None:
@@ -50,7 +57,7 @@ class Aggregated:
         if id(metric) not in self._asked:
             self._asked[id(metric)] = metric
             self.names |= {name} if _is_aggregator(metric) else set()
-            self.unsynchronised |= set() if _is_synchronised(metric) else {name}
+            self.unsynchronised |= set() if all(map(_is_synchronised, _parts(metric))) else {name}
 
     @property
     def alone(self) -> str | None:
@@ -79,8 +86,42 @@ def _outermost(module: torch.nn.Module) -> Iterator[tuple[str, Metric]]:
             yield name, part
 
 
+def _held(module: torch.nn.Module) -> Iterator[tuple[str, Metric]]:
+    """Yield what metrics a module and the callbacks of its Trainer have, by name."""
+    yield from _outermost(module)
+    for name in vars(module).keys() - vars(torch.nn.Module()).keys():
+        yield from _plainly_held(vars(module)[name], name)
+    for callback in getattr(vars(module).get("_trainer"), "callbacks", ()):
+        for name, value in vars(callback).items():
+            yield from _plainly_held(value, f"{type(callback).__name__}.{name}")
+
+
+def _plainly_held(value: object, name: str, deeper: int = 2) -> Iterator[tuple[str, Metric]]:
+    if issubclass(type(value), torch.nn.Module):
+        for inner, metric in _outermost(cast(torch.nn.Module, value)):
+            yield f"{name}.{inner}" if inner else name, metric
+    elif deeper and is_container(value) and size_of(value) <= LONG:
+        for key, item in entries(value):
+            yield from _plainly_held(item, f"{name}.{key}", deeper - 1)
+
+
+def _parts(metric: Metric) -> list[Metric]:
+    """Return a metric, and those that it wraps."""
+    return [part for part in metric.modules() if isinstance(part, Metric)]
+
+
+def _updates(metric: Metric) -> list[int]:
+    # A window that is called counts its values alone.
+    return [p._update_count + getattr(p, "_num_vals_seen", 0) for p in _parts(metric)]
+
+
 def _is_aggregator(metric: Metric) -> bool:
-    """Say whether a metric may join one number of each step, and not what each sample gives."""
+    """Say whether one may join one number of each step, and not what each sample gives."""
+    used = [part for part in _parts(metric) if part is metric or any(_updates(part))]
+    return any(map(_joins_numbers, used))
+
+
+def _joins_numbers(metric: Metric) -> bool:
     if isinstance(metric, MeanMetric):
         # With a weight, or a number for each sample, it has been given more than its updates.
         return bool(torch.as_tensor(metric.weight).sum() <= metric._update_count)
@@ -117,6 +158,11 @@ def seen_of_parts(
             f"in part, {setting} has metrics join what they are given of each {part} "
             f"({some(sorted(aggregated.names))}): what is a loss or a mean of one counts once for "
             f"each"
+        )
+    if aggregated.at_steps:
+        yield (
+            f"in part, {setting} logs values of the first worker's shard at steps (torchmetrics "
+            f"logged as {some(sorted(aggregated.at_steps))}); log them with on_step=False"
         )
     if aggregated.reduced:
         reduced = [f"{name} by {how}" for name, how in sorted(aggregated.reduced.items())]

@@ -70,7 +70,7 @@ class WholeBatch(pl.Callback):
         self._until_end = 0.0, 0
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stand between the module and its log, and watch its layers, which are made by now.
+        """Stand between the module and its log.
 
         Raises:
             TwinrunError: if the workers cannot step the optimizers together.
@@ -79,8 +79,6 @@ class WholeBatch(pl.Callback):
         self._steps, self._next_check = 0, 1
         # At this point DDP has been made, with those that are trained by now.
         self._trained = trained_in(pl_module)
-        if self._statistics is not None:
-            self._statistics.watch(pl_module)
         log = pl_module.log
         self.logs = JoinedLogs(self._workers, pl_module, log)
         pl_module.log = self._noted(self.logs, log, trainer)
@@ -126,6 +124,8 @@ class WholeBatch(pl.Callback):
             )
         self._workers.sizes = self._sharded[0].sizes[batch_idx]
         self._own_gradients.clear()
+        if self._statistics is not None and not self._is_in_step:
+            self._statistics.watch(pl_module)  # hooks may have made layers, or copies of them
         self.logs.aggregated.begin()
         self._is_in_step = True
 

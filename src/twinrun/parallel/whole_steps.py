@@ -7,6 +7,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.parallel.counters_read import counters_read
+from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import aggregated_by, logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
@@ -19,11 +20,22 @@ from twinrun.trace.step_tracer import Tracer
 class WholeSteps(Tracer):
     """Traces steps as if the mini-batches had not been cut."""
 
-    def __init__(self, made: list[MicroBatches], moved: MovedTensors, sizes: LoggedSizes) -> None:
+    def __init__(
+        self,
+        made: list[MicroBatches],
+        moved: MovedTensors,
+        sizes: LoggedSizes,
+        drawn: DrawnInSteps,
+    ) -> None:
         super().__init__()
         self._made, self._moved, self._sizes = made, moved, sizes
+        self._drawn = drawn
         self._losses: list[torch.Tensor | None] = []
         self._is_ending = self._has_gaps = False
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Look at what steps draw."""
+        self._drawn.watch(trainer)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -73,14 +85,15 @@ class WholeSteps(Tracer):
             )
         aggregated = aggregated_by(module)
         yield from seen_of_parts(module, aggregated, setting="accumulate", part="micro-batch")
-        for sentence in (self._moved.sentence, self._sizes.sentence("accumulate")):
+        drawn = self._drawn.sentence("accumulate", "micro-batch")
+        for sentence in (self._moved.sentence, self._sizes.sentence("accumulate"), drawn):
             if sentence is not None:
                 yield sentence
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, and what is not of the whole mini-batches."""
         own = {"sizes": self._sizes.state(), "moved": self._moved.state(), "gaps": self._has_gaps}
-        return {**super().state_dict(), **own}
+        return {**super().state_dict(), **own, "drawn": self._drawn.state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what a checkpoint has of it."""
@@ -88,3 +101,4 @@ class WholeSteps(Tracer):
         self._sizes.load(state_dict["sizes"])
         self._moved.load(state_dict["moved"])
         self._has_gaps = state_dict["gaps"]
+        self._drawn.load(state_dict["drawn"])
