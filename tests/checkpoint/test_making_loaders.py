@@ -113,6 +113,11 @@ class ByStep(SortedPoints):
         return 40 + 2 * self.trainer.global_step
 
 
+class ByEpoch(SortedPoints):
+    def count(self):
+        return 40 + self.trainer.current_epoch
+
+
 class Counts(pl.Callback):
     """Says itself what is to be kept."""
 
@@ -262,6 +267,23 @@ def test_what_changes_in_the_epoch_has_none_in_mid_epoch(tmp_path, data, module,
 def test_loaders_that_are_made_otherwise_are_noticed(tmp_path, data, kill, name):
     """Red before: the training went on, and what came later in the epoch was other data."""
     told = {"data": data, "module": Small, "max_epochs": 3, **RELOAD}
+    fit(tmp_path, kill=kill, in_epoch=every(1), **told)
+    with pytest.raises(TwinrunError, match=f"{name}.* is another one in the loaders"):
+        fit(tmp_path, in_epoch=every(1), **told)
+
+
+@pytest.mark.parametrize(
+    ("data", "kill", "options", "name"),
+    [
+        (ByHelper, 2, RELOAD, "Subset.indices"),
+        (ByStep, 2, {}, "Subset.indices"),
+        (ByEpoch, 5, {}, "Subset.indices"),
+        (HardestByCall, 7, {}, "TensorDataset.tensors"),
+    ],
+)
+def test_those_of_the_first_epoch_are_compared_too(tmp_path, data, kill, options, name):
+    """Red before: a resumed training made them from what it had by then."""
+    told = {"data": data, "module": Small, "max_epochs": 3, **options}
     fit(tmp_path, kill=kill, in_epoch=every(1), **told)
     with pytest.raises(TwinrunError, match=f"{name}.* is another one in the loaders"):
         fit(tmp_path, in_epoch=every(1), **told)

@@ -1,9 +1,8 @@
 """What the loaders of a training are: the contents of what they hold, in words that another process
 would write too.
 
-With `reload_dataloaders_every_n_epochs` they may be made from anything that a training has by then:
-a count of steps, what was logged, a callback's state. Those that a resumed training makes must be
-like them.
+They may be made from anything that a training has by then: a count of steps, what was logged, a
+callback's state, what the network says. Those that a resumed training makes must be like them.
 """
 
 import types

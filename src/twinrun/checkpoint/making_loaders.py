@@ -30,10 +30,9 @@ from twinrun.process.determinism import RNGStates, restore_rng_states, rng_state
 _WEIGHTS = {"forward", "parameters", "named_parameters", "state_dict"}
 # Of the Trainer, and of the module too: they move within an epoch.
 _MOVING = {"global_step", "callback_metrics", "logged_metrics", "progress_bar_metrics", "callbacks"}
-_UNLIKE = (
-    "is another one in the loaders of the resumed training, which are made anew in each epoch "
-    "(reload_dataloaders_every_n_epochs)"
-)
+# By these names code comes to all else that a training has by then.
+_OF_TRAINER = {"trainer", "global_step", "current_epoch"}
+_UNLIKE = "is another one in the loaders that the resumed training has made"
 _WHY = "changes in an epoch whose loaders are made of it (reload_dataloaders_every_n_epochs)"
 
 
@@ -45,7 +44,7 @@ class Making(TypedDict):
     data: list[dict[str, Any]]
     """What the data module says of itself, if its class does."""
     made: Made
-    """The loaders, if they are made anew in a later epoch."""
+    """The loaders, if they may be made from what changes while a training runs."""
 
 
 class MakingLoaders:
@@ -71,11 +70,9 @@ class MakingLoaders:
         if restored is not None:
             _put_back(trainer, restored)
         self.noted = {"random": rng_states(), "data": data_told(trainer), "made": {}}
-        if not _is_made_anew(trainer):
-            yield
-            return
-        before = held_before(trainer)
-        self._attributes = states_of_attributes(trainer, ())
+        is_reloaded = _is_reloaded(trainer)
+        before = held_before(trainer) if is_reloaded else {}
+        self._attributes = states_of_attributes(trainer, ()) if is_reloaded else {}
         self._asked = None
         own = set(trainer.lightning_module.modules())
 
@@ -92,7 +89,9 @@ class MakingLoaders:
             # Hooks that begin a training find what they would find without these loaders.
             for name, held in shown.items() if restored is not None else ():
                 vars(trainer._logger_connector)[name] = held
-        self.noted["made"] = made_loaders(trainer, before)
+        is_of_trainer = not _OF_TRAINER.isdisjoint(_named_by_loaders(trainer))
+        if is_reloaded or is_of_trainer or self._asked is not None:
+            self.noted["made"] = made_loaders(trainer, before)
         if restored is not None and restored.get("making") is not None:
             other = unlike(restored["making"].get("made", {}), self.noted["made"])
             self.unlike = None if other is None else f"{other} {_UNLIKE}"
@@ -116,16 +115,14 @@ class MakingLoaders:
             yield f"{self._asked}.forward {_WHY}"
 
 
-def _is_made_anew(trainer: pl.Trainer) -> bool:
-    return trainer.current_epoch > 0 and bool(
-        vars(trainer).get("reload_dataloaders_every_n_epochs")
-    )
+def _is_reloaded(trainer: pl.Trainer) -> bool:
+    return bool(vars(trainer).get("reload_dataloaders_every_n_epochs"))
 
 
 def _put_back(trainer: pl.Trainer, state: Mapping[str, Any]) -> None:
     if (noted := state.get("making")) is None:  # of older versions
         return
-    if _is_made_anew(trainer):
+    if trainer.current_epoch > 0 and _is_reloaded(trainer):
         restore_attributes(trainer.lightning_module, state["attributes"])
         began = state.get("epoch", state)
         put_back_metrics(trainer, began["metrics"], trainer.lightning_module.device)
