@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ class Listed(Dataset):
         self.numbers = list(range(len(inputs)))
         self.by_half = {"first": self.numbers[:35], "last": self.numbers[35:]}
         self.rows = [inputs[number] for number in self.numbers]
+        self.files = [Path(f"{number}.png") for number in self.numbers]
         self.known = [None] * len(inputs)
 
     def __len__(self):
@@ -134,6 +136,8 @@ REDRAWN = {
         lambda _, data: redraw(data, "numbers", 300),
         "ListInModule.numbers",
     ),
+    "paths": (ListedPoints, lambda data, _: random.shuffle(data.files), "Listed.files"),
+    "tuples": (PointsInTuples, lambda data, _: random.shuffle(data.rows), "Rows.rows"),
     "label of an object": (
         PointsInRows,
         lambda data, _: setattr(data.rows[5], "target", 0.0),

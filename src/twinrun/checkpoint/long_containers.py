@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ def _parts(item: Any, where: str = "", deeper: int = _DEEPEST) -> Iterator[tuple
         return
     is_row = type(item) in (list, tuple) and len(item) <= _MOST_INSIDE
     is_plain = type(item) in KINDS or (is_row and KINDS.issuperset(map(type, item)))
-    if is_plain or isinstance(item, NUMBERS):
+    if is_plain or isinstance(item, (*NUMBERS, PurePath)):
         yield where, repr(item)
     elif type(item) is torch.Tensor or (type(item) is np.ndarray and not item.dtype.hasobject):
         with suppress(Exception):  # of a kind that NumPy does not have, say
