@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from twinrun.checkpoint.data_in_place import _content
+from twinrun.checkpoint.data_in_place import content_of_array
 from twinrun.checkpoint.looks import digest, fingerprint_of_batch
 from twinrun.plain_tensors import bare
 from twinrun.trace.batch_lists import num_rows
@@ -44,7 +44,7 @@ def test_a_class_that_refuses_is_looked_at_all_the_same(kind, dtype):
     assert fingerprint_samples([own]).tolist() != fingerprint_samples([own * 2]).tolist()
     assert num_rows(own) == 3
     assert digest(own) == digest(plain)
-    assert _content(own) == _content(plain)
+    assert content_of_array(own) == content_of_array(plain)
     for look in (fingerprint_tree, fingerprint_of_batch):
         assert isinstance(look({"a": own}), int)
 

@@ -1,10 +1,21 @@
 """Loaders that are made from what a training has learnt, drawn or been told, and made again."""
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from resumed import assert_resumed, every, fit
 from small import Points, Small
-from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler, random_split
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    random_split,
+)
+
+from twinrun.errors import TwinrunError
 
 
 class Weighs(Small):
@@ -81,6 +92,111 @@ class Skips(Points):
         self.consumed = state["consumed"]
 
 
+class SortedPoints(Points):
+    """Takes as many of its samples as it says, beginning with the least."""
+
+    def rows(self):
+        return self.inputs.norm(dim=1).argsort()[: self.count()].tolist()
+
+    def train_dataloader(self):
+        return DataLoader(Subset(TensorDataset(self.inputs, self.targets), self.rows()), 16)
+
+
+class ByMetric(SortedPoints):
+    def count(self):
+        loss = float(self.trainer.callback_metrics.get("train_loss", 1.0))
+        return 40 + int(1000 * loss) % 30
+
+
+class ByStep(SortedPoints):
+    def count(self):
+        return 40 + 2 * self.trainer.global_step
+
+
+class ByEpoch(SortedPoints):
+    def count(self):
+        return 40 + self.trainer.current_epoch
+
+
+class Counts(pl.Callback):
+    """Says itself what is to be kept."""
+
+    count = 0
+
+    def on_train_batch_end(self, *_):
+        self.count += 1
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+class Counted(Small):
+    def configure_callbacks(self):
+        return [Counts()]
+
+
+class ByCallback(SortedPoints):
+    def count(self):
+        found = [each for each in self.trainer.callbacks if isinstance(each, Counts)]
+        return 40 + 2 * found[0].count
+
+
+def seen_by(trainer):
+    """Read what no name in the code that makes loaders tells."""
+    return vars(trainer)["fit_loop"].epoch_loop._batches_that_stepped
+
+
+class ByHelper(SortedPoints):
+    def count(self):
+        return 40 + 2 * seen_by(self.trainer)
+
+
+class Relabelled(TensorDataset):
+    def __init__(self, inputs, targets, trainer):
+        super().__init__(inputs, targets.clone())
+        self.tensors[1][48:] += seen_by(trainer)
+
+
+class ByDataset(Points):
+    def train_dataloader(self):
+        return DataLoader(Relabelled(self.inputs, self.targets, self.trainer), 16)
+
+
+class BySampler(Points):
+    def train_dataloader(self):
+        rows = TensorDataset(self.inputs, self.targets)
+        drawn = RandomSampler(rows, num_samples=40 + seen_by(self.trainer))
+        return DataLoader(rows, 16, sampler=drawn)
+
+
+class Reads(Dataset):
+    """Keeps what it has read."""
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets = inputs, targets
+        self.known = [None] * len(inputs)
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, row):
+        self.known[row] = self.inputs[row], self.targets[row]
+        return self.known[row]
+
+
+class Kept(Points):
+    """Makes its loader anew, of a dataset that it keeps."""
+
+    def setup(self, stage):
+        self.data = Reads(self.inputs, self.targets)
+
+    def train_dataloader(self):
+        return DataLoader(Subset(self.data, range(40 + 10 * self.trainer.current_epoch)), 16)
+
+
 RELOAD = {"reload_dataloaders_every_n_epochs": 1}
 
 
@@ -91,6 +207,11 @@ RELOAD = {"reload_dataloaders_every_n_epochs": 1}
         (Hardest, Small, RELOAD),
         (HardestByCall, Small, RELOAD),
         (Split, Small, RELOAD),
+        (ByMetric, Small, RELOAD),
+        (ByStep, Small, RELOAD),
+        (ByHelper, Small, RELOAD),
+        (ByCallback, Counted, RELOAD),
+        (Kept, Small, RELOAD),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -121,6 +242,9 @@ def test_a_data_module_is_told_what_it_was_told(tmp_path, kill, at):
         (Weighed, WeighsInSteps, "WeighsInSteps.weights"),
         (Hardest, Small, "Small.forward"),
         (HardestByCall, Small, "Small.forward"),
+        (ByStep, Small, "global_step of the Trainer"),
+        (ByMetric, Small, "callback_metrics of the Trainer"),
+        (ByCallback, Counted, "callbacks of the Trainer"),
     ],
 )
 def test_what_changes_in_the_epoch_has_none_in_mid_epoch(tmp_path, data, module, name):
@@ -130,3 +254,40 @@ def test_what_changes_in_the_epoch_has_none_in_mid_epoch(tmp_path, data, module,
     assert [text.partition(" changes")[0] for text in said] == [
         f"no checkpoints are written in mid-epoch: {name}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("data", "kill", "name"),
+    [
+        (ByHelper, 5, "Subset.indices"),
+        (ByDataset, 7, "Relabelled.tensors"),
+        (BySampler, 5, "RandomSampler._num_samples"),
+    ],
+)
+def test_loaders_that_are_made_otherwise_are_noticed(tmp_path, data, kill, name):
+    """Red before: the training went on, and what came later in the epoch was other data."""
+    told = {"data": data, "module": Small, "max_epochs": 3, **RELOAD}
+    fit(tmp_path, kill=kill, in_epoch=every(1), **told)
+    with pytest.raises(TwinrunError, match=f"{name}.* is another one in the loaders"):
+        fit(tmp_path, in_epoch=every(1), **told)
+
+
+@pytest.mark.parametrize(
+    ("data", "kill", "options", "name"),
+    [
+        (ByHelper, 2, RELOAD, "Subset.indices"),
+        (ByStep, 2, {}, "Subset.indices"),
+        (ByEpoch, 5, {}, "Subset.indices"),
+        (HardestByCall, 7, {}, "TensorDataset.tensors"),
+    ],
+)
+def test_those_of_the_first_epoch_are_compared_too(tmp_path, data, kill, options, name):
+    """Red before: a resumed training made them from what it had by then."""
+    told = {"data": data, "module": Small, "max_epochs": 3, **options}
+    fit(tmp_path, kill=kill, in_epoch=every(1), **told)
+    with pytest.raises(TwinrunError, match=f"{name}.* is another one in the loaders"):
+        fit(tmp_path, in_epoch=every(1), **told)
+
+
+def test_a_dataset_that_is_kept_may_have_caches(tmp_path):
+    assert_resumed(tmp_path, [5], kills=[6], data=Kept, module=Small, max_epochs=3, **RELOAD)

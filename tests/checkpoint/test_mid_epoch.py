@@ -620,11 +620,11 @@ def test_before_a_stop_lies_one_checkpoint(stop, parts, at):
 def test_of_a_large_array_a_part_is_looked_at(monkeypatch, kind):
     monkeypatch.setattr(data_in_place, "MOST_BYTES", 64)
     values = np.zeros(1000, np.float32)
-    before = data_in_place._content(kind(values))
-    assert data_in_place._content(kind(values.copy())) == before
+    before = data_in_place.content_of_array(kind(values))
+    assert data_in_place.content_of_array(kind(values.copy())) == before
     values[:] = 1
-    assert data_in_place._content(kind(values)) != before
-    assert data_in_place._content(kind(values.reshape(20, 50)).T) is not None
+    assert data_in_place.content_of_array(kind(values)) != before
+    assert data_in_place.content_of_array(kind(values.reshape(20, 50)).T) is not None
 
 
 @pytest.mark.parametrize("most", [64, 1 << 20])

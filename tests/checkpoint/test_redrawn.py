@@ -1,8 +1,11 @@
 """Lists of data that are redrawn while a training runs are a reason to write no checkpoint."""
 
+import dataclasses
 import random
+from pathlib import Path
 
 import pytest
+import torch
 from resumed import assert_resumed, fit
 from small import Points, Small
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
@@ -16,6 +19,7 @@ class Listed(Dataset):
         self.numbers = list(range(len(inputs)))
         self.by_half = {"first": self.numbers[:35], "last": self.numbers[35:]}
         self.rows = [inputs[number] for number in self.numbers]
+        self.files = [Path(f"{number}.png") for number in self.numbers]
         self.known = [None] * len(inputs)
 
     def __len__(self):
@@ -47,6 +51,55 @@ class ListInModule(Points):
 
     def train_dataloader(self):
         return DataLoader([(self.inputs[n], self.targets[n]) for n in self.numbers[:70]], 16)
+
+
+@dataclasses.dataclass
+class Row:
+    inputs: torch.Tensor
+    target: float
+    read: object = None
+
+
+class Rows(Dataset):
+    """Holds samples that hold a tensor, and a copy of what has been read, made where it is read."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        if isinstance(row, Row):
+            row.read = (row.inputs * 1, row.target)
+            return row.read[0], torch.tensor([row.target])
+        if isinstance(row, dict):
+            row.setdefault("read", [row["inputs"] * 1])
+            return row["inputs"], torch.tensor([row["target"]])
+        return row[0], torch.tensor([row[1]])
+
+
+class PointsInRows(Points):
+    def row(self, inputs, target):
+        return Row(inputs, target)
+
+    def setup(self, stage):
+        pairs = zip(self.inputs, self.targets.flatten().tolist(), strict=True)
+        self.data = Rows([self.row(*pair) for pair in pairs])
+
+    def train_dataloader(self):
+        return DataLoader(self.data, 16, sampler=range(70))
+
+
+class PointsInDicts(PointsInRows):
+    def row(self, inputs, target):
+        return {"inputs": inputs, "target": target}
+
+
+class PointsInTuples(PointsInRows):
+    def row(self, inputs, target):
+        return inputs, target
 
 
 def redrawing(redraw):
@@ -83,6 +136,28 @@ REDRAWN = {
         lambda _, data: redraw(data, "numbers", 300),
         "ListInModule.numbers",
     ),
+    "paths": (ListedPoints, lambda data, _: random.shuffle(data.files), "Listed.files"),
+    "tuples": (PointsInTuples, lambda data, _: random.shuffle(data.rows), "Rows.rows"),
+    "label of an object": (
+        PointsInRows,
+        lambda data, _: setattr(data.rows[5], "target", 0.0),
+        "Rows.rows",
+    ),
+    "label in a dictionary": (
+        PointsInDicts,
+        lambda data, _: data.rows[5].update(target=0.0),
+        "Rows.rows",
+    ),
+    "label in a tuple": (
+        PointsInTuples,
+        lambda data, _: data.rows.__setitem__(5, (data.rows[5][0], 0.0)),
+        "Rows.rows",
+    ),
+    "tensor in an object": (
+        PointsInRows,
+        lambda data, _: setattr(data.rows[5], "inputs", torch.zeros(4)),
+        "Rows.rows",
+    ),
 }
 
 
@@ -100,3 +175,8 @@ def test_a_long_list_that_is_redrawn_is_named(tmp_path, name):
 @pytest.mark.parametrize(("kill", "at"), [(7, 6), (9, 8)])
 def test_a_long_list_that_is_filled_as_it_is_read_is_none(tmp_path, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], data=ListedPoints)
+
+
+@pytest.mark.parametrize("data", [PointsInRows, PointsInDicts, PointsInTuples])
+def test_samples_that_hold_a_tensor_are_no_reason_and_may_be_filled_too(tmp_path, data):
+    assert_resumed(tmp_path, [6], kills=[7], data=data)

@@ -38,7 +38,7 @@ MOST_OBJECTS = 1 << 12  # of an array of them, evenly spaced
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 
 
-class _Told:
+class Told:
     """What loaders, samplers, datasets say themselves, or what is seen of them elsewhere."""
 
     def __init__(self, parts: Sequence[object]) -> None:
@@ -89,7 +89,7 @@ class DataLooks:
             is_of_batches_alone: look neither at the data module nor at what steps reach.
         """
         parts = parts_of(loaders)
-        told = _Told(parts)
+        told = Told(parts)
         # Owners and values are kept, so that no others get their numbers.
         self.arrays: dict[tuple[int, str], tuple[object, str]] = {}
         self.numbers: dict[tuple[int, str], tuple[object, object]] = {}
@@ -142,7 +142,7 @@ class DataLooks:
         is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray)
         if is_array and id(value) not in told:
             self.seen[id(value)] = value
-            content = self._contents.get(id(value)) or _content(value)
+            content = self._contents.get(id(value)) or content_of_array(value)
             self._contents[id(value)] = content
             self.arrays[id(owner), name] = owner, content
             if found.is_of_library:
@@ -218,13 +218,20 @@ def _content_on_gpu(value: torch.Tensor, version: str) -> str:
     return f"{version} {digest(value.detach().reshape(-1)[::every])}"
 
 
-def _content(value: torch.Tensor | np.ndarray) -> str:
+def content_of_array(value: torch.Tensor | np.ndarray, *, counts_writes: bool = True) -> str:
+    """Hash one, of a large one a part.
+
+    Args:
+        value: the tensor or array.
+        counts_writes: whether a large tensor is another one when it has been written to.
+    """
     if isinstance(value, torch.Tensor):
         value = bare(value)
+        is_counted = counts_writes and not value.is_inference()
+        version = str(value._version) if is_counted else ""
         is_plain = value.layout is torch.strided and not (value.is_nested or value.is_quantized)
-        version = "" if value.is_inference() else str(value._version)
         if not is_plain or value.is_meta:
-            return version
+            return version if counts_writes else digest(value)
         if not value.is_cpu:
             # A tensor that was put in another's place has the version of a new one.
             return _content_on_gpu(value, version)

@@ -15,6 +15,8 @@ import pytorch_lightning as pl
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
+from twinrun.checkpoint.made_loaders import Made, held_before, made_loaders, unlike
 from twinrun.checkpoint.plain_attributes import (
     keys_changed,
     restore_attributes,
@@ -26,15 +28,23 @@ from twinrun.checkpoint.users_code import functions_in, is_users, names_in
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
 
 _WEIGHTS = {"forward", "parameters", "named_parameters", "state_dict"}
+# Of the Trainer, and of the module too: they move within an epoch.
+_MOVING = {"global_step", "callback_metrics", "logged_metrics", "progress_bar_metrics", "callbacks"}
+# By these names code comes to all else that a training has by then.
+_OF_TRAINER = {"trainer", "global_step", "current_epoch"}
+_UNLIKE = "is another one in the loaders that the resumed training has made"
+_WHY = "changes in an epoch whose loaders are made of it (reload_dataloaders_every_n_epochs)"
 
 
 class Making(TypedDict):
-    """What is noted just before loaders are made."""
+    """What is noted where loaders are made."""
 
     random: RNGStates
     """RNG states."""
     data: list[dict[str, Any]]
     """What the data module says of itself, if its class does."""
+    made: Made
+    """The loaders, if they may be made from what changes while a training runs."""
 
 
 class MakingLoaders:
@@ -45,6 +55,8 @@ class MakingLoaders:
         self.noted: Making | None = None
         self._attributes: dict[str, str] = {}
         self._asked: str | None = None  # the class of a network that was asked in making them
+        self.unlike: str | None = None
+        """What is other in the loaders that a resumed training has made, if anything."""
 
     @contextmanager
     def noting(self, trainer: pl.Trainer, restored: Mapping[str, Any] | None) -> Iterator[None]:
@@ -54,13 +66,13 @@ class MakingLoaders:
             trainer: of the training.
             restored: the state of a checkpoint that Lightning has loaded, until it is put back.
         """
+        shown = metrics_of(trainer)
         if restored is not None:
             _put_back(trainer, restored)
-        self.noted = {"random": rng_states(), "data": data_told(trainer)}
-        if trainer.current_epoch == 0:
-            yield
-            return
-        self._attributes = states_of_attributes(trainer, ())
+        self.noted = {"random": rng_states(), "data": data_told(trainer), "made": {}}
+        is_reloaded = _is_reloaded(trainer)
+        before = held_before(trainer) if is_reloaded else {}
+        self._attributes = states_of_attributes(trainer, ()) if is_reloaded else {}
         self._asked = None
         own = set(trainer.lightning_module.modules())
 
@@ -74,6 +86,15 @@ class MakingLoaders:
             yield
         finally:
             hook.remove()
+            # Hooks that begin a training find what they would find without these loaders.
+            for name, held in shown.items() if restored is not None else ():
+                vars(trainer._logger_connector)[name] = held
+        is_of_trainer = not _OF_TRAINER.isdisjoint(_named_by_loaders(trainer))
+        if is_reloaded or is_of_trainer or self._asked is not None:
+            self.noted["made"] = made_loaders(trainer, before)
+        if restored is not None and restored.get("making") is not None:
+            other = unlike(restored["making"].get("made", {}), self.noted["made"])
+            self.unlike = None if other is None else f"{other} {_UNLIKE}"
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Name what has changed in the epoch and its loaders are made from.
@@ -83,21 +104,28 @@ class MakingLoaders:
         if not self._attributes:
             return
         module, names = trainer.lightning_module, _named_by_loaders(trainer)
-        why = "changes in an epoch whose loaders are made of it (reload_dataloaders_every_n_epochs)"
         changed = keys_changed(self._attributes, states_of_attributes(trainer, ()))
         held = {key.rpartition(" ")[2] for key in changed if key.startswith("module ")}
         held |= {*dict(module.named_children()), *dict(module.named_parameters(recurse=False))}
         for name in sorted(names & (held | _WEIGHTS)):
-            yield f"{type(module).__name__}.{name} {why}"
+            yield f"{type(module).__name__}.{name} {_WHY}"
+        for name in sorted(names & _MOVING):
+            yield f"{name} of the Trainer {_WHY}"
         if self._asked is not None:
-            yield f"{self._asked}.forward {why}"
+            yield f"{self._asked}.forward {_WHY}"
+
+
+def _is_reloaded(trainer: pl.Trainer) -> bool:
+    return bool(vars(trainer).get("reload_dataloaders_every_n_epochs"))
 
 
 def _put_back(trainer: pl.Trainer, state: Mapping[str, Any]) -> None:
     if (noted := state.get("making")) is None:  # of older versions
         return
-    if trainer.current_epoch > 0 and vars(trainer).get("reload_dataloaders_every_n_epochs"):
+    if trainer.current_epoch > 0 and _is_reloaded(trainer):
         restore_attributes(trainer.lightning_module, state["attributes"])
+        began = state.get("epoch", state)
+        put_back_metrics(trainer, began["metrics"], trainer.lightning_module.device)
     data = telling_data(trainer)
     if data is not None and _set_by_state(data) & _named_by_loaders(trainer):
         for told in noted["data"]:

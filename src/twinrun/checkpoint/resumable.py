@@ -174,8 +174,7 @@ class Resumable(pl.Callback):
             return
         is_due = left <= 0 if self._in_epoch is None else self._in_epoch(trainer, batches)
         # Another checkpoint would be taken of data of which nobody knows yet that they went on.
-        is_due = is_due and not self._first_batch.is_awaited
-        is_due = epoch.is_due(left, is_due)
+        is_due = epoch.is_due(left, is_due and not self._first_batch.is_awaited)
         # Between two micro-batches there are gradients that no checkpoint holds.
         is_between = batches % trainer.accumulate_grad_batches
         found = epoch.batches if epoch.has_order else None
@@ -270,9 +269,8 @@ class Resumable(pl.Callback):
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
         found = KeptBeside(trainer)
-        is_whole = "epoch" not in state
-        self._unless(restored.begin_as_before(trainer, state, found))
-        if is_whole:
+        self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
+        if is_whole := "epoch" not in state:
             self._unless(restored.restore(trainer, module, state, self._together))
             self._restored = None
         self._at_start = KeptBeside(trainer).since(found)

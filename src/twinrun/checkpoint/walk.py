@@ -239,7 +239,7 @@ class Walk:
                 yield from self.value(known, found, called, deeper - 1)
         # What a function imports itself has its name in `sys.modules`, or one in its package.
         package = known.get("__package__")
-        for name in names - known.keys():
+        for name in sorted(names - known.keys()):
             for full in (name, f"{package}.{name}"):
                 if full in sys.modules:
                     modules[full] = sys.modules[full]

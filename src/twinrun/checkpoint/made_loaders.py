@@ -1,0 +1,129 @@
+"""What the loaders of a training are: the contents of what they hold, in words that another process
+would write too.
+
+They may be made from anything that a training has by then: a count of steps, what was logged, a
+callback's state, what the network says. Those that a resumed training makes must be like them.
+"""
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.utilities.data import sized_len
+from torch.utils.data import DataLoader, Sampler
+
+from twinrun.checkpoint.data_in_place import Told, content_of_array
+from twinrun.checkpoint.found import Found, Holder, Length, Order
+from twinrun.checkpoint.reached import held_by_data_module, reached
+from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.stream_position import parts_of
+from twinrun.containers import is_really, shown
+from twinrun.hidden_content import PLAIN, content_of_plain
+
+MOST_ENTRIES = 1 << 20  # of a list that are all looked at
+
+Made: TypeAlias = dict[str, tuple[str, bool, bool]]
+"""By name: the content, whether a cache may not come into its place, and whether it is new."""
+
+
+def held_before(trainer: pl.Trainer) -> dict[int, object]:
+    """Return what loaders and data hold, by identity: a part of loaders to come may be older."""
+    seen: dict[int, object] = {id(part): part for part in trainer.lightning_module.modules()}
+    for _ in reached(trainer, training_loaders(trainer), seen=seen):
+        pass
+    for _ in held_by_data_module(trainer, seen):
+        pass
+    return seen
+
+
+def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
+    """Write down what the training loaders are.
+
+    Args:
+        trainer: of the training.
+        before: as of `held_before`, just before they were made. A dictionary of it may be a cache,
+            which a resumed training fills anew.
+    """
+    loaders, module = training_loaders(trainer), trainer.lightning_module
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    # Which a checkpoint holds.
+    own = {id(tensor): f"{name} of the module" for name, tensor in tensors}
+    parts = parts_of(loaders)
+    kinds = [type(part).__qualname__ for part in parts]
+    made: Made = {"the kinds of loaders, samplers and datasets": (repr(kinds), True, True)}
+    lengths = [sized_len(each) for each in parts if isinstance(each, DataLoader)]
+    made["the length of a loader"] = repr(lengths), True, True
+    found = [each for part in parts for each in _numbers_of_sampler(part)]
+    seen: dict[int, object] = {id(part): part for part in module.modules()}
+    counts, told = dict[str, int](), Told(parts)
+    for each in (*found, *reached(trainer, loaders, seen=seen)):
+        held = _held(each)
+        is_new = id(each.owner) not in before and id(held) not in before
+        content, is_whole = _content(each, own)
+        # What says itself where it is is told so later.
+        if content is not None and (is_new or not told.says(each)):
+            turn = counts[each.name] = counts.get(each.name, 0) + 1
+            kind = type(each.value).__name__ if held is not None else ""
+            made[f"{each.name} {kind} {turn}"] = content, is_whole, is_new
+    return made
+
+
+def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Name what is other in loaders that are made again.
+
+    >>> made = {"A.rows  1": ("5", True, True), "A.known  1": ("{}", False, False)}
+    >>> unlike(made, {"A.rows  1": ("5", True, True)})
+    >>> unlike(made, {"A.rows  1": ("6", True, True)})
+    'A.rows'
+    >>> unlike(made, {})
+    'A.rows'
+    """
+    for key, (content, is_whole, is_new) in before.items():
+        found, is_found_whole, _ = now.get(key, (None, False, False))
+        if found != content and (is_new or (is_whole and is_found_whole)):
+            return key if key.startswith("the ") else key.rsplit(" ", 2)[0]
+    return None
+
+
+def _numbers_of_sampler(part: object) -> Iterator[Found]:
+    """Yield the private ones, which a walk leaves to a library: how many are drawn."""
+    if isinstance(part, Sampler) and type(part).__module__.startswith("torch."):
+        for name, value in vars(part).items():
+            if name[0] == "_" and isinstance(value, PLAIN):
+                yield Found(part, f"{type(part).__name__}.{name}", value)
+
+
+def _held(found: Found) -> object:
+    value = found.value
+    if isinstance(value, Length):
+        return value.container
+    return value.value if isinstance(value, Holder) else None
+
+
+def _content(found: Found, own: Mapping[int, str]) -> tuple[str | None, bool]:
+    """Write down what was found, and say whether a cache may not come into its place."""
+    value = found.value
+    if isinstance(value, Holder):
+        return _kind_of(value.value), False
+    if isinstance(value, Length):
+        is_whole = not is_really(value.container, dict) and all(value.sample.plain)
+        whole = content_of_plain(value.container) if value.entries <= MOST_ENTRIES else None
+        return f"{value.entries} {whole or value.sample.plain}", is_whole
+    if isinstance(value, Order):
+        return repr([shown(key, turn) for turn, key in enumerate(value.keys)]), False
+    if is_really(value, torch.Tensor) or is_really(value, np.ndarray):
+        return own.get(id(value)) or content_of_array(value, counts_writes=False), True
+    if isinstance(value, PLAIN):
+        return repr(value), value is not None
+    return None, False
+
+
+def _kind_of(value: Any) -> str:
+    if is_really(value, list) or is_really(value, tuple):
+        return f"{type(value).__qualname__} {len(value)}"
+    if isinstance(value, types.FunctionType):
+        return f"{value.__qualname__} {value.__code__.co_firstlineno}"
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
