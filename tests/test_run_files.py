@@ -30,7 +30,7 @@ from twinrun.config.definitions import RunFiles
 from twinrun.dataset_files import check_dataset, write_manifest
 from twinrun.errors import TwinrunError
 from twinrun.figures.pairs import first_layer, layers
-from twinrun.figures.predictions import strip, surfaces, worse_than_first
+from twinrun.figures.predictions import read_shown, strip, surfaces, worse_than_first
 from twinrun.figures.sweep import trials
 from twinrun.figures.training import curves
 from twinrun.gate import expected_fingerprints
@@ -114,14 +114,12 @@ READERS = {
     "size_of": ("steps.csv", lambda runs, folder: size_of(*divergence(runs, folder))),
     "save_start": (
         "steps.csv",
-        lambda runs, folder: save_start(
-            None, step=1, recorded=str(runs[0]), start="none", moved="none"
-        ),
+        lambda runs, folder: save_start(None, step=1, recorded=str(runs[0]), start="none"),
     ),
     "observed": ("steps.csv", lambda runs, folder: expected_fingerprints.observed(runs)),
     "networks of devices": (
         "predictions.safetensors",
-        lambda runs, folder: devices._predictions({"path": runs[0]}),
+        lambda runs, folder: read_shown(runs[0], ["noisy"]),
     ),
     "losses of devices": ("steps.csv", lambda runs, folder: devices._last_loss({"path": runs[0]})),
     "steps of resumed": ("steps.csv", lambda runs, folder: resume_loss._steps_of(str(runs[0]))),

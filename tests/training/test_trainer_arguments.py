@@ -341,7 +341,7 @@ def test_a_step_of_an_accumulation_is_replayed(tmp_path, monkeypatch, step):
     monkeypatch.setattr(Kept, "left", [])
     with torch.random.fork_rng():
         recorded = str(tmp_path / "run/run.json")
-        replay.save_start(run, step=step, recorded=recorded, start=start, moved="none")
+        replay.save_start(run, step=step, recorded=recorded, start=start)
         (tmp_path / "record").mkdir()
         replay.replay(run, start=start, record=str(tmp_path / "record"), repeats=3)
     with np.load(tmp_path / "run/fingerprints.npz") as arrays:
