@@ -331,6 +331,17 @@ class TestRepeats:
             "; but a run of nondeterministic is no result: its weights are not all finite"
         )
 
+    def test_that_neither_of_two_is_a_result_is_said_of_both(self):
+        """Red before: of the one that repeats alone, though the other was as broken."""
+        broken = {"non_finite_parameters": [3, 3]}
+        pairs = [
+            pair(name, answer, **broken)
+            for name, answer in (("nondeterministic", "differs"), ("deterministic", "equal"))
+        ]
+        said = says(repeated(pairs, locations=[self.located()]))[0]
+        for name in ("deterministic", "nondeterministic"):
+            assert f"a run of {name} is no result: its weights are not all finite" in said
+
     def test_of_two_that_repeat_the_one_whose_runs_are_results_is_named(self):
         pairs = [pair("nondeterministic", "differs")]
         pairs += [pair("deterministic", "equal", non_finite_parameters=[3, 3])]

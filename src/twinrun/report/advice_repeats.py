@@ -140,7 +140,8 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
         variants=(first.name, mended.name),
         otherwise=otherwise,
     )
-    doubt = "; ".join([*doubts, *no_result(results, mended.row)])
+    broken_ones = (*no_result(results, mended.row), *no_result(results, first.row))
+    doubt = "; ".join([*doubts, *broken_ones])
     if otherwise == {"deterministic": True}:
         what, do = (listed(first.differing), "do") if first.is_equal else ("training", "does")
         says = f"{what} {do} not repeat under {first.name}"
