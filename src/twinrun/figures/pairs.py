@@ -4,6 +4,7 @@ Differences are the higher repeat minus the lower one, in float64. Whether tenso
 asked of their bytes and not of their differences: -0.0 and 0.0 differ by nothing and are not equal.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from twinrun.comparison.distances import differences, values
+from twinrun.comparison.distances import values
 from twinrun.figures.read_pairs import Pair, largest_of, read_pairs
 from twinrun.figures.style import (
     INK,
@@ -42,15 +43,16 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         output: path of the SVG.
     """
     pairs, reasons = read_pairs(runs)
-    if not pairs or not pairs[0].shapes:
+    if not pairs or not pairs[0].parameters:
         reason = next(iter(reasons.values()), "The module has no parameters.")
         empty(output, title="First layer", reason=reason)
         return
     # ASSUME that the first tensor of the first variant is that of all: they train one module.
-    name, shape = next(iter(pairs[0].shapes.items()))
+    name, tensor = next(iter(pairs[0].parameters.items()))
+    shape = tensor["shape"]
     title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, shape)) or 'scalar'})"
-    weights = (values(part, pairs[0].dtypes[name]) for part in pairs[0].first.parts(name))
-    size = pairs[0].size(name)
+    weights = (values(part, tensor["dtype"]) for part in pairs[0].first.parts(name))
+    size = math.prod(shape)
     rows = len(pairs) + len(reasons)
     height = 0.9 + 1.4 * rows
     with canvas(output, title=title, height=height, rows=rows, share_x=True, share_y=True) as (
@@ -82,12 +84,10 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
 
 
 def _draw_differences(axes: Axes, pair: Pair, name: str, colour: str) -> None:
-    differing, size = pair.differing(name), pair.size(name)
-    dtype = pair.dtypes[name]
-    # With those that are no number: these are infinitely far apart.
-    largest = largest_of(differences(*both, dtype) for both in pair.parts(name))
+    found = pair.distances(name)
+    differing, size = found["elements_differing"], found["elements"]
     text = f"{pair.variant}: {count(differing)} of {count(size)} {verb('differ', differing, size)}"
-    axes.set_title(f"{text}, at most {measure(largest)}" if differing else text)
+    axes.set_title(f"{text}, at most {measure(found['max_abs'])}" if differing else text)
     axes.xaxis.grid(visible=False)
     if not differing:
         axes.axhline(0, color=colour, linewidth=2.5, gid=f"zero-{pair.variant}")
@@ -156,7 +156,7 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         else:
             axes.axvline(0, color=MUTED)
             axes.set(xticks=[0], xticklabels=["0"], yticks=[])
-            axes.set_title(f"equal, bit for bit, in {plural(len(pairs[0].shapes), 'tensor')}")
+            axes.set_title(f"equal, bit for bit, in {plural(len(pairs[0].parameters), 'tensor')}")
         for pair in pairs:
             end = "" if pair in differing else ": equal, bit for bit"
             # Equal pairs have no box, but the legend has to name them.
@@ -183,7 +183,7 @@ def _draw_boxes(
     _label_right(axes, [y for y, _, _ in boxes], shares)
     if axes.has_data():  # signed zeros differ by nothing
         log_axis(axes.xaxis)
-    left_out = len(pairs[0].shapes) - len(names)
+    left_out = len(pairs[0].parameters) - len(names)
     if left_out:
         more = f"({plural(left_out, 'tensor')} with smaller differences left out)"
         axes.set_xlabel(f"|difference|\n{more}")
@@ -191,7 +191,7 @@ def _draw_boxes(
 
 def _most_different(pairs: Sequence[Pair]) -> list[str]:
     """Name the tensors to draw, in the module's order; of many, those that differ most."""
-    names = list(pairs[0].shapes)
+    names = list(pairs[0].parameters)
     # By the largest difference of any variant, so that no variant's worst tensor is hidden.
     worst = sorted(names, key=lambda name: -max(pair.largest(name) for pair in pairs))
     return [name for name in names if name in worst[:MOST_TENSORS]]
@@ -199,7 +199,6 @@ def _most_different(pairs: Sequence[Pair]) -> list[str]:
 
 def _draw_box(axes: Axes, y: float, name: str, pair: Pair, variants: Sequence[str]) -> str:
     """Draw one box at height `y`; return the share of differing elements in words."""
-    differing = pair.differing(name)
     # A logarithmic axis has no 0. Signed zeros and NaN count in the percentage alone.
     sizes = _sizes(pair.differences(name))
     colour = colour_of(pair.variant, variants)
@@ -208,7 +207,8 @@ def _draw_box(axes: Axes, y: float, name: str, pair: Pair, variants: Sequence[st
         axes.hlines(y, low, high, color=colour, linewidth=1)
         axes.hlines(y, lower, upper, color=colour, linewidth=5)
         axes.plot(median, y, marker="|", color=INK, markersize=9)
-    return percent(differing / pair.size(name)) if differing else "equal"
+    found = pair.distances(name)
+    return "equal" if found["equal"] else percent(found["share"])
 
 
 def _sizes(parts: Iterable[np.ndarray]) -> np.ndarray:

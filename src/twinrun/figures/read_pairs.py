@@ -3,7 +3,6 @@
 A figure of gigabytes of weights needs no more memory than one of few.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from twinrun.artifacts import StoredTensors
-from twinrun.comparison.distances import differing_elements, values
+from twinrun.comparison.distances import Distances, differing_elements, values
+from twinrun.comparison.tensors import distance_of
 from twinrun.run_files import failure_of, read_ended, read_run, verified
+from twinrun.run_records import TensorEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +24,8 @@ class Pair:
     """Name of the variant."""
     repeats: tuple[int, int]
     """Their two repeats, the lower one first."""
-    shapes: dict[str, list[int]]
-    """Shapes of the parameters by name, in the module's order."""
-    dtypes: dict[str, str]
-    """torch's names of their types."""
+    parameters: dict[str, TensorEntry]
+    """By name, in the module's order."""
     first: StoredTensors
     """Tensors of the lower repeat."""
     second: StoredTensors
@@ -38,19 +37,16 @@ class Pair:
 
     def differences(self, name: str) -> Iterator[np.ndarray]:
         """Yield second minus first, flat, float64; 0 where it is no number in either run."""
+        dtype = self.parameters[name]["dtype"]
         for first, second in self.parts(name):
             with np.errstate(invalid="ignore", over="ignore"):
-                apart = values(second, self.dtypes[name]) - values(first, self.dtypes[name])
+                apart = values(second, dtype) - values(first, dtype)
             # ASSUME that a NaN has no size: drawn as 0, but counted among those that differ.
             yield np.nan_to_num(apart, nan=0, posinf=0, neginf=0)
 
-    def size(self, name: str) -> int:
-        """Return the number of elements."""
-        return math.prod(self.shapes[name])
-
-    def differing(self, name: str) -> int:
-        """Count the elements whose bytes differ."""
-        return sum(int(differing_elements(*both).sum()) for both in self.parts(name))
+    def distances(self, name: str) -> Distances:
+        """Measure how far a tensor of both is apart, as the comparison does."""
+        return distance_of(self.parameters[name], self.first, self.second).distances()
 
     def largest(self, name: str) -> float:
         """Return the largest |difference| that is a number."""
@@ -58,7 +54,7 @@ class Pair:
 
     def is_equal(self) -> bool:
         """Tell whether all parameters are equal, bit for bit."""
-        both = (parts for name in self.shapes for parts in self.parts(name))
+        both = (parts for name in self.parameters for parts in self.parts(name))
         return not any(differing_elements(*parts).any() for parts in both)
 
 
@@ -100,13 +96,11 @@ def _pair(variant: str, runs: Sequence[Path]) -> Pair | None:
     # Of other names or shapes no element has a counterpart.
     if len(runs) < 2 or manifests[0]["tensors"] != manifests[1]["tensors"]:
         return None
-    parameters = [t for t in manifests[0]["tensors"] if t["kind"] == "parameter"]
     first, second = (StoredTensors(verified(run, "weights.safetensors")) for run in runs)
     return Pair(
         variant=variant,
         repeats=(manifests[0]["repeat"], manifests[1]["repeat"]),
-        shapes={tensor["name"]: tensor["shape"] for tensor in parameters},
-        dtypes={tensor["name"]: tensor["dtype"] for tensor in parameters},
+        parameters={t["name"]: t for t in manifests[0]["tensors"] if t["kind"] == "parameter"},
         first=first,
         second=second,
     )
