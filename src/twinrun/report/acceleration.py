@@ -23,6 +23,7 @@ def section(results: Results) -> dict[str, object]:
 def _workload(results: Results, workload: str) -> dict[str, object]:
     settings = results.config["workloads"][workload]
     timing = results.timings.get(f"acceleration_{workload}")
+    trained = trained_of(results.runs_of_study("acceleration", workload)).get(workload)
     return {
         "name": workload,
         "module": settings["module"],
@@ -30,11 +31,9 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "absent": results.absent("acceleration"),
         "untimed": results.untimed("acceleration", workload),
         "figure": results.figures.get(f"acceleration/{workload}/speeds"),
-        "timing": _timing(
-            timing, trained_of(results.runs_of_study("acceleration", workload)).get(workload)
-        ),
+        "timing": _timing(timing, trained),
         "metrics": metrics(results, "acceleration", workload),
-        "gains": gains(results, "acceleration", workload, timing),
+        "gains": gains(results, "acceleration", workload, timing, trained),
         "failed": results.unfinished("acceleration", workload),
         "contrasts": contrasts(results, "acceleration", workload),
     }

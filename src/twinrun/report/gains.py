@@ -4,12 +4,16 @@ from twinrun.formatting import count
 from twinrun.report.results import ReportedRun, Results
 from twinrun.timing.break_even import BreakEven, break_even, rounded_up
 from twinrun.timing.summary import TimingSummary
-from twinrun.timing.trained import Trained, trained_of
+from twinrun.timing.trained import Trained
 from twinrun.timing.whole_trainings import is_whole, whole_trainings
 
 
 def gains(
-    results: Results, study: str, workload: str, timing: TimingSummary | None
+    results: Results,
+    study: str,
+    workload: str,
+    timing: TimingSummary | None,
+    trained: Trained | None = None,
 ) -> list[dict[str, object]]:
     """Return a row for each variant of a study that trained the workload to its end.
 
@@ -18,12 +22,12 @@ def gains(
         study: its name.
         workload: its name.
         timing: of the steps, at one size; None where steps were timed at several, or not at all.
+        trained: what whole trainings of the workload show.
     """
     groups: dict[str, list[ReportedRun]] = {}
     for run in results.runs_of_study(study, workload):
         if is_whole(run):
             groups.setdefault(run["variant"], []).append(run)
-    trained = trained_of(run for runs in groups.values() for run in runs).get(workload)
     answers = {
         row["variant"]: row["answer"]
         for row in results.verdicts
