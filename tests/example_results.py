@@ -287,7 +287,9 @@ def write_location(comparisons: Path) -> Path:
                 "likely": None,
                 "others": [],
                 "repeats": 20,
+                "differed": 17 if first else 0,
                 "fired": 17 if first else 0,
+                "suspect": None,
                 "sentence": "aten::index_put gave other values from equal inputs.",
             }
         )

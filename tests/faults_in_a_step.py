@@ -14,6 +14,13 @@ import numpy as np
 import torch
 from faults import Base, clock
 
+
+@torch.library.custom_op("faults::race", mutates_args=())
+def race(values: torch.Tensor) -> torch.Tensor:
+    """Stand for a race: one operation that gives other values from equal ones."""
+    return values * clock()
+
+
 _CALLS = itertools.count()  # another number at every call, in all trainings of a process
 
 
@@ -531,6 +538,63 @@ class Reseeds(Chooses):
     def training_step(self, batch, batch_idx):
         torch.manual_seed(int(self.is_other()))
         return dropped(Base.training_step(self, batch, batch_idx), batch)  # FAULT
+
+
+class ReadsARace(Throughput):
+    """Python reads what a race has decided, and computes a number of it."""
+
+    def training_step(self, batch, batch_idx):
+        scale = 1 + race(torch.ones(4)).norm().item()  # RACE
+        return Base.training_step(self, batch, batch_idx) * scale  # FAULT
+
+
+class ReadsARaceByNumPy(Throughput):
+    """NumPy reads it, which nobody sees."""
+
+    def training_step(self, batch, batch_idx):
+        scale = float(race(torch.ones(4)).numpy().sum())  # RACE
+        return Base.training_step(self, batch, batch_idx) * scale  # FAULT
+
+
+class BranchesOnARace(Throughput):
+    """Python reads it, and decides by it how much is to be done."""
+
+    def training_step(self, batch, batch_idx):
+        parts = int(1e9 * race(torch.ones(4)).mean().item()) % 100  # RACE
+        loss = Base.training_step(self, batch, batch_idx)
+        for _ in range(parts):
+            loss = loss + 1  # FAULT
+        return loss
+
+
+class CopiesARace(Throughput):
+    """NumPy writes it into a tensor."""
+
+    def training_step(self, batch, batch_idx):
+        weight = torch.ones(4)
+        weight.numpy()[:] = race(torch.ones(4)).numpy()  # RACE
+        return Base.training_step(self, batch, batch_idx) * weight.mean()  # FAULT
+
+
+class MovesByARace(Throughput):
+    """NumPy writes it into a buffer that no operation reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(4))
+
+    def training_step(self, batch, batch_idx):
+        self.centre.numpy()[:] += race(torch.ones(4)).numpy()  # RACE
+        return Base.training_step(self, batch, batch_idx)
+
+
+class LogsARace(Throughput):
+    """Python reads it behind the fault, which cannot come from it."""
+
+    def training_step(self, batch, batch_idx):
+        loss = Base.training_step(self, batch, batch_idx) * clock()  # FAULT
+        self.log("raced", race(torch.ones(4)).norm().item())
+        return loss
 
 
 def dropped(loss, batch):

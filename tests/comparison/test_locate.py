@@ -30,12 +30,13 @@ OP = {
     "elements_differing": 4464,
     "max_ulp": 1024,
 }
+FINDING = {"differed": True, "suspect": None}
 FIRED = {
     "step": 3,
     "earlier": None,
     "repeats": 1,
     "differed": 1,
-    "findings": [{"role": "origin", "op": OP | {"position": 1}}],
+    "findings": [{"role": "origin", "op": OP | {"position": 1}} | FINDING],
     "origins": [OP | {"position": 1}],
     "operations": [],
 }
@@ -222,7 +223,7 @@ def test_what_no_operation_decides_is_not_replayed(
             "aten::mul in the backward pass of encoder.embedding, model.py:12, was given another "
             "value by Python (1.5 and 2.5) in 3 of 20 repeats of step 1: a value that differs "
             "enters here, from outside of torch (a clock, a set, NumPy, another library, "
-            "what Python has computed from a tensor's values).",
+            "another thread, what Python has computed from a tensor's values).",
         ),
         (
             {"differs_in": "operations", "parameter": ""},
@@ -261,10 +262,11 @@ FIRST = {"repeat": 2, "epoch": 1, "step": 3, "cause": "backward"}
 
 def without(*roles, differed=0, likely="", op=OP, **first):
     """Say of two repeats of a pair that differs in the gradients what was not found."""
-    findings = [{"role": role, "op": op | {"position": 1}} if role else None for role in roles]
+    told = {"op": op | {"position": 1}} | FINDING
+    findings = [{"role": role} | told if role else None for role in roles]
     replayed = FIRED | {"repeats": 2, "differed": differed, "findings": findings}
     first = FIRST | {"quantity": "gradients", "tensor": "encoder.bias"} | first
-    return sentence_without(first, replayed, TRAINING, likely=likely)
+    return sentence_without(first, replayed, TRAINING, likely=likely, suspected="")
 
 
 @pytest.mark.parametrize(

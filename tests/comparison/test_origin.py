@@ -20,7 +20,7 @@ def _in_this_process(monkeypatch):
         yield
 
 
-def faulty_lines(module):
+def faulty_lines(module, mark="FAULT"):
     """Return the lines that a class, or those it takes its parts from, marks as the fault."""
     lines = Path(HERE, "faults_in_a_step.py").read_text().splitlines()
     names = {"Backward": "_Scaled"}
@@ -30,7 +30,7 @@ def faulty_lines(module):
     end = next(
         (n for n in range(start + 1, len(lines)) if lines[n].startswith("class ")), len(lines)
     )
-    return [n + 1 for n in range(start, end) if lines[n].endswith("# FAULT")]
+    return [n + 1 for n in range(start, end) if lines[n].endswith(f"# {mark}")]
 
 
 def seldom(*case):
@@ -136,6 +136,41 @@ def test_who_draws_from_a_state_that_is_another_one_is_not_blamed(tmp_path, modu
     assert words in location["sentence"]
 
 
+@pytest.mark.parametrize(
+    ("module", "is_read"),
+    [
+        ("ReadsARace", True),
+        ("ReadsARaceByNumPy", False),
+        ("BranchesOnARace", True),
+        ("CopiesARace", False),
+    ],
+)
+def test_what_python_gives_may_be_computed_from_what_an_operation_gave(tmp_path, module, is_read):
+    """Red before: "from outside of torch (a clock, ...)", and no word of the race that decided."""
+    _, location = audit(tmp_path, module=module, faults="faults_in_a_step")
+    (line,) = faulty_lines(module)
+    assert location["op"]["source"].endswith(f"faults_in_a_step.py:{line}")
+    (line,) = faulty_lines(module, "RACE")
+    suspect = location["suspect"]
+    assert (suspect["op"]["op"], suspect["op"]["differs_in"]) == ("faults::race", "outputs")
+    assert suspect["op"]["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert suspect["is_read"] == is_read
+    assert (suspect["fired"], suspect["together"]) == (3, location["fired"])
+    assert f"faults_in_a_step.py:{line}, gave other values from equal i" in location["sentence"]
+
+
+def test_what_was_changed_unseen_may_be_computed_from_what_an_operation_gave(tmp_path):
+    _, location = audit(tmp_path, module="MovesByARace", faults="faults_in_a_step")
+    assert (location["answer"], location["differed"]) == ("not located", 3)
+    assert location["suspect"]["op"]["op"] == "faults::race"
+
+
+@pytest.mark.parametrize("module", ["LogsARace", "Forward"])
+def test_what_comes_behind_or_from_python_itself_is_not_suspected(tmp_path, module):
+    _, location = audit(tmp_path, module=module, faults="faults_in_a_step")
+    assert (location["answer"], location["suspect"]) == ("located", None)
+
+
 def test_what_is_rounded_away_in_a_replay_is_a_likely_origin(tmp_path):
     """Red before: "by data flow it does not reach the loss", and a cause outside of the step."""
     _, location = audit(tmp_path, module="LostByRounding", faults="faults_in_a_step")
@@ -216,7 +251,8 @@ def test_every_fault_of_the_module_is_tried():
     clean = {"Base", "Throughput", "Memory", "PythonGenerator", "CountsInAClosure"}
     clean |= {"Chooses", "LostByRounding", "EqualInThePair", "DivergesEarlierAgain"}
     clean |= {"FilledByNumPy", "OfTheRecordAlone", "EndsEarlierAgain", "OneBehindTheOther"}
-    clean |= {"DrawsOfTheRecordAlone", "DrawsInOrder", "Reseeds"}
+    clean |= {"DrawsOfTheRecordAlone", "DrawsInOrder", "Reseeds", "LogsARace"}
+    clean |= {"ReadsARace", "ReadsARaceByNumPy", "BranchesOnARace", "CopiesARace", "MovesByARace"}
     assert classes - clean == tried
 
 

@@ -255,7 +255,7 @@ class TestRepeats:
         op = self.located(op="aten::lift_fresh", differs_in="inputs", numbers=["3", "4"])
         assert says(repeated(pairs, locations=[op]))[1].endswith(
             "which Python gives another value, from outside of torch (a clock, a set, NumPy, "
-            "another library, what Python has computed from a tensor's values)"
+            "another library, another thread, what Python has computed from a tensor's values)"
         )
 
     def test_runs_that_all_end_in_nan_share_no_weights(self):
@@ -286,7 +286,8 @@ class TestRepeats:
         found = {"op": "aten::index_put", "phase": "backward", "module": "", "source": "m.py:3"}
         found |= {"draws": False, "differs_in": "outputs", **op}
         of = {"study": "reproducibility", "workload": "denoiser", "variant": "nondeterministic"}
-        return {**of, "seed": 1, "op": found, "likely": None, "others": [], "repeats": 20}
+        of |= {"likely": None, "others": [], "repeats": 20, "differed": 0, "suspect": None}
+        return {**of, "seed": 1, "op": found}
 
     def test_memory_that_nobody_wrote_has_a_remedy(self):
         """Red before: "torch documents no remedy for it"."""
@@ -354,6 +355,37 @@ class TestRepeats:
         again = {**self.located(), "op": None, "likely": None, "others": []}
         _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
         assert "no operation of that step was seen to do it, done again 20 times: look" in second
+
+    def test_what_differed_again_in_the_step_is_not_outside_of_it(self):
+        """Red before: "look outside of the step (a schedule, a callback, ...)"."""
+        pairs, runs = self.doubted("abcc")
+        again = {**self.located(), "op": None, "differed": 20}
+        _, second = says(replace(repeated(pairs, locations=[again]), runs=runs))
+        assert "outside of the step" not in second
+        assert second.endswith(
+            "it differed again in 20 of 20 repeats of that step, and no operation of it was seen "
+            "to do it: look at what changes it there unseen (a clock, a set, NumPy, another "
+            "library, another thread), and for memory that none has written"
+        )
+
+    @pytest.mark.parametrize("is_located", [True, False])
+    def test_what_python_may_have_made_of_a_race_is_mended_with_the_race(self, is_located):
+        """Red before: "from outside of torch (a clock, ...)", and no word of the race."""
+        pairs, runs = self.doubted("abcc")
+        race = self.located()["op"]
+        at = self.located(op="aten::mul", source="m.py:4", differs_in="inputs", numbers=["3", "4"])
+        at["suspect"] = {"op": race, "is_read": True, "fired": 9, "together": 9}
+        if not is_located:
+            at |= {"op": None, "differed": 9}
+        first, second = says(replace(repeated(pairs, locations=[at]), runs=runs))
+        why = "which they do not mend" if is_located else "found with which the runs diverge"
+        race = "aten::index_put at m.py:3, before it, of whose values Python may have made what"
+        assert f"{why}; but they mend {race} differs, and deterministic: true also" in first
+        assert second.endswith(
+            "; what decides it may be computed from what an operation before it gave, at "
+            "aten::index_put at m.py:3 (backward): torch has a reproducible algorithm for it: set "
+            "deterministic: true"
+        )
 
     def test_the_operation_of_most_seeds_is_told_of_these_alone(self):
         """Red before: that of the first seed was said of all."""

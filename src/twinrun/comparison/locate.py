@@ -23,6 +23,7 @@ from twinrun.comparison.location_words import (
     sentence_of,
     sentence_without,
     strayed,
+    suspicion,
 )
 from twinrun.comparison.pair_records import (
     ComparedRow,
@@ -33,7 +34,7 @@ from twinrun.comparison.pair_records import (
     read_comparisons,
     write_locations,
 )
-from twinrun.comparison.replay_results import Replayed, is_same, of_role
+from twinrun.comparison.replay_results import Replayed, is_same, of_role, suspect_of
 from twinrun.config.definitions import Replay, Training, Variant
 from twinrun.errors import sentence_of as sentence_of_error
 from twinrun.formatting import plural
@@ -119,7 +120,9 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
         likely=None,
         others=[],
         repeats=0,
+        differed=0,
         fired=0,
+        suspect=None,
         sentence="",
     )
     first = compared["first_difference"]
@@ -209,7 +212,7 @@ def _judge(
     departed: str | None,
 ) -> None:
     """Put into a location what the replays found."""
-    found["repeats"] = replayed["repeats"]
+    found["repeats"], found["differed"] = replayed["repeats"], replayed["differed"]
     fired = of_role(replayed, "origin")
     if fired:
         op, same = _told_of(fired)
@@ -223,6 +226,8 @@ def _judge(
         op, same = _told_of(fired) if fired else (None, 0)
         found["likely"] = op
     found["fired"] = same
+    found["suspect"] = suspect_of(replayed, op)
+    suspected = suspicion(found, run, departed)
     said = ""
     if op is not None:
         said = sentence_of(
@@ -230,8 +235,9 @@ def _judge(
         )
         if len(fired) > same:
             said += f" In {plural(len(fired) - same, 'other')} another operation was the first."
+        said += suspected
     if found["op"] is None:
-        said = sentence_without(first, replayed, run, likely=said)
+        said = sentence_without(first, replayed, run, likely=said, suspected=suspected)
     found["sentence"] = " ".join([said, *strayed(replayed)])
 
 

@@ -7,7 +7,7 @@ import re
 
 from twinrun.comparison.advice import UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.pair_records import FirstDifference, Operation
+from twinrun.comparison.pair_records import FirstDifference, Location, Operation
 from twinrun.comparison.replay_results import Replayed, of_role
 from twinrun.comparison.ulps import MOST_ULP
 from twinrun.config.definitions import Training
@@ -20,16 +20,18 @@ PHASES: dict[Phase, str] = {
     "optimizer": "optimizer step",
     "after update": "code behind the optimizer's step",
 }
-OUTSIDE = "a clock, a set, NumPy, another library"
-# A number that Python has read from a tensor is followed only as long as it stays as it is.
-BY_PYTHON = f"{OUTSIDE}, what Python has computed from a tensor's values"
 # Operations are traced in the thread that trains, and in those of the backward pass.
-UNTRACED = f"{OUTSIDE}, another thread"
+UNTRACED = "a clock, a set, NumPy, another library, another thread"
+# A number that Python has read from a tensor is followed only as long as it stays as it is.
+BY_PYTHON = f"{UNTRACED}, what Python has computed from a tensor's values"
 
 RESEED = (
     "seed a generator of your own from the run's seed; torch's own, with which the step begins "
     "alike, was seeded anew or drawn from in between (torch.manual_seed, another thread)"
 )
+# How Python may have come by the values of an operation.
+READ = "of which Python had read a value"
+UNREAD = "what Python, NumPy or another library computes from a tensor's values is not traced"
 AT_RESUMPTION = "What a checkpoint does not hold may be the cause of what differs behind it."
 
 
@@ -96,8 +98,29 @@ def _of_draws(op: Operation, name: str, how_often: str) -> str:
     )
 
 
+def suspicion(found: Location, run: Training, departed: str | None) -> str:
+    """Say of which operation Python may have what differs, and what to do; nothing if of none."""
+    suspect = found["suspect"]
+    if suspect is None or found["step"] is None:
+        return ""
+    told = found["fired"] or found["differed"]
+    together = "each" if suspect["together"] == told else count(suspect["together"])
+    says = sentence_of(
+        suspect["op"],
+        step=found["step"],
+        fired=suspect["fired"],
+        repeats=found["repeats"],
+        run=run,
+        departed=departed,
+    )
+    return (
+        f" What decides it may be computed from what an operation before it gave, which differed "
+        f"in {together} of these, and {READ if suspect['is_read'] else UNREAD}: {says}"
+    )
+
+
 def sentence_without(
-    first: FirstDifference, replayed: Replayed, run: Training, *, likely: str
+    first: FirstDifference, replayed: Replayed, run: Training, *, likely: str, suspected: str
 ) -> str:
     """Say what was seen where no operation can be said to have made the runs diverge.
 
@@ -106,6 +129,7 @@ def sentence_without(
         replayed: what the repeats showed.
         run: of the training.
         likely: what is said of an operation that is likely to have done it; empty of none.
+        suspected: what is said of one from which Python may have what differs; empty of none.
     """
     quantity, step, repeats = _quantity(first), count(first["step"]), replayed["repeats"]
     said = f"{beginning(first)}. "
@@ -128,7 +152,7 @@ def sentence_without(
             f"time{_because(first)}."
         )
     if not likely:
-        return f"{said}{_elsewhere(replayed, quantity, run)}"
+        return f"{said}{suspected or _elsewhere(replayed, quantity, run)}"
     return (
         f"{said} Or it is this, which was not seen to do it: {likely} By data flow it leads to the "
         f"{quantity}; what differs was lost on the way (rounded away, not used, or overwritten)."

@@ -1,10 +1,11 @@
 """What is said of an operation with which two processes begin to differ in a step."""
 
+import itertools
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import cast
 
-from twinrun.comparison.origin import DifferenceOrigin, Step
+from twinrun.comparison.origin import DifferenceOrigin, Slice, Step
 from twinrun.comparison.pair_records import ComparedRow, Operation
 from twinrun.comparison.replay_files import key_of
 from twinrun.trace.op_rows import AFTER, OpRow
@@ -65,6 +66,42 @@ def first_differing(repeat: Repeat, *, without: Container[int]) -> Operation | N
             return operation_of(DifferenceOrigin(index=index, differs_in=differs_in), repeat)
     missing = _missing(repeat)
     return _of_the_record(missing[0]) if missing else None
+
+
+def differs_by_itself(op: Operation) -> bool:
+    """Say whether an operation needs nothing from Python to differ."""
+    return op["differs_in"] == "unwritten" or (op["differs_in"] == "outputs" and not op["draws"])
+
+
+def done_before(op: Operation, repeat: Repeat) -> int:
+    """Return how many operations a repeat had done before one, or before the record alone did."""
+    if op["position"] is not None:
+        return op["position"] - 1
+    both = zip(repeat.rows, repeat.recorded, strict=False)
+    alike = itertools.takewhile(lambda pair: key_of(pair[0]) == pair[1], both)
+    return sum(1 for _ in alike)
+
+
+def suspect_of(whole: Slice, repeat: Repeat, before: int) -> tuple[Operation, bool] | None:
+    """Return the first operation of whose values Python may have made what differs behind it.
+
+    What Python, NumPy or another library makes of a tensor's values nobody follows.
+
+    Args:
+        whole: the operations, to go back through them.
+        repeat: the same ones.
+        before: how many of them were done before Python gave what differs.
+
+    Returns:
+        The operation, and whether Python was seen to read a value that came of it; None if no
+        operation differed by itself.
+    """
+    read = whole.read_by_python(before)
+    differing = whole.differing({index: {None} for index in range(before)})
+    for origin in sorted(whole.origins(differing), key=lambda origin: origin.index not in read):
+        if origin.differs_in in ("outputs", "unwritten"):
+            return operation_of(origin, repeat), origin.index in read
+    return None
 
 
 def behind_updates(repeat: Repeat) -> range:

@@ -145,6 +145,15 @@ class Slice:
                 ]
         return found
 
+    def read_by_python(self, before: int) -> dict[int, set[Lane]]:
+        """Return the operations whose differing values Python had read before one, as `reached`."""
+        return self.reached(
+            (use.regions, index)
+            for index, step in enumerate(self._steps[:before])
+            if step.reads_back and step.numbers
+            for use in self._differing_reads(index, {None})
+        )
+
     def origins(self, reached: dict[int, set[Lane]]) -> list[DifferenceOrigin]:
         """Return the origins among the operations that were reached, in their order."""
         found = (self._origin(index, lanes) for index, lanes in reached.items())

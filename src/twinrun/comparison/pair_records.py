@@ -233,6 +233,19 @@ class ComparedRow(OpRow):
     """|second - first| / |first|."""
 
 
+class Suspect(TypedDict):
+    """An operation of whose values Python may have made what another one was given."""
+
+    op: Operation
+    """The operation."""
+    is_read: bool
+    """Whether Python was seen to read a value that came of it, as by `.item()`."""
+    fired: int
+    """In how many repeats it differed."""
+    together: int
+    """In how many of those that are told of."""
+
+
 class Location(TypedDict):
     """Where the runs of a seed diverge."""
 
@@ -251,14 +264,17 @@ class Location(TypedDict):
     op: Operation | None
     """The operation; None where none was found."""
     likely: Operation | None
-    """Where none was found: one that differed in what the quantity is computed from, and was not
-    seen to make it differ, or made differ what was equal in the pair, too."""
+    """Where none was found: one that leads to what differs, and was not seen to decide it alone."""
     others: list[Operation]
     """Further ones that made it differ, behind the first or in other repeats, each once."""
     repeats: int
     """How often the step was done again."""
+    differed: int
+    """In how many of these that which differed first in the pair did so again."""
     fired: int
     """In how many of these that operation, found or likely, differed."""
+    suspect: Suspect | None
+    """One before it of whose values it may have been given by Python; None if none is known."""
     sentence: str
     """All of it, for a reader."""
 

@@ -20,12 +20,15 @@ from twinrun.comparison.distances import Distances, distances
 from twinrun.comparison.named_operation import (
     Repeat,
     behind_updates,
+    differs_by_itself,
+    done_before,
     first_differing,
     missing_operation,
     operation_of,
+    suspect_of,
 )
 from twinrun.comparison.origin import Lane, Slice, Target, step_of
-from twinrun.comparison.pair_records import ComparedRow
+from twinrun.comparison.pair_records import ComparedRow, Operation
 from twinrun.comparison.replay_files import (
     OF_FIRST,
     OF_FURTHER,
@@ -40,7 +43,7 @@ from twinrun.comparison.replay_files import (
     write_marks,
     write_operations,
 )
-from twinrun.comparison.replay_results import Finding, Replayed, is_same
+from twinrun.comparison.replay_results import Finding, Replayed, Role, is_same
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
 from twinrun.trace.op_rows import AFTER, OpRow
 from twinrun.trace.op_tracer import OpTracer, content_of
@@ -149,6 +152,9 @@ class Comparer(Replayer):
         found = self._of_the_pair(self._differing(marks))
         reached = whole.reached(_targets(found))
         finding = self._origin(whole, reached, marks, repeat) or self._beside(whole, marks, repeat)
+        if finding is not None:
+            finding["differed"] = bool(found)
+            finding["suspect"] = self._suspect(finding, found, whole, repeat)
         self._found["differed"] += bool(found)
         self._found["findings"].append(finding)
         for index in reached:
@@ -181,21 +187,33 @@ class Comparer(Replayer):
             if not any(is_same(known, op) for known in self._found["origins"]):
                 self._found["origins"].append(op)
         if own:
-            return Finding(role="origin", op=own[0])
+            return _finding("origin", own[0])
         wanted = self._recorded_contents(marks, self._of_the_pair(differing))
         if missing := missing_operation(repeat, wanted):
-            return Finding(role="origin", op=missing)
+            return _finding("origin", missing)
         if every:
-            return Finding(role="beyond the pair", op=operation_of(every[0], repeat))
+            return _finding("beyond the pair", operation_of(every[0], repeat))
         return None
 
     def _beside(self, whole: Slice, marks: Sequence[Mark], repeat: Repeat) -> Finding | None:
         """Return the first operation that differs without making the same differ; None if none."""
         leading = whole.reached(_targets(self._of_the_pair(marks)), by_equal_values=True)
         if lost := whole.origins(whole.differing(leading)):
-            return Finding(role="lost", op=operation_of(lost[0], repeat))
+            return _finding("lost", operation_of(lost[0], repeat))
         elsewhere = first_differing(repeat, without=leading)
-        return Finding(role="elsewhere", op=elsewhere) if elsewhere else None
+        return _finding("elsewhere", elsewhere) if elsewhere else None
+
+    def _suspect(
+        self, finding: Finding, found: Sequence[Mark], whole: Slice, repeat: Repeat
+    ) -> tuple[Operation, bool] | None:
+        """Return what Python may have made the difference of; None where it came from no one."""
+        if finding["role"] == "elsewhere":
+            before = max((mark.before for mark in found), default=len(repeat.rows))
+        elif differs_by_itself(finding["op"]):
+            return None
+        else:
+            before = done_before(finding["op"], repeat)
+        return suspect_of(whole, repeat, before)
 
     def _differing(self, marks: Iterable[Mark]) -> list[Mark]:
         return [
@@ -234,6 +252,10 @@ class Comparer(Replayer):
                 # torch's name of the type: to NumPy a bfloat16 is a uint16.
                 found.append(distances(recorded, own, str(tensor.dtype).split(".")[1]))
         return max(found, key=lambda distance: distance["relative_l2"], default={})
+
+
+def _finding(role: Role, op: Operation) -> Finding:
+    return Finding(role=role, op=op, differed=False, suspect=None)
 
 
 def _targets(marks: Iterable[Mark]) -> list[Target]:

@@ -5,7 +5,7 @@ Does without torch.
 
 from typing import Literal, TypedDict
 
-from twinrun.comparison.pair_records import ComparedRow, Operation
+from twinrun.comparison.pair_records import ComparedRow, Operation, Suspect
 
 # By which an operation is known from repeat to repeat.
 SAME: tuple[Literal["op", "phase", "module", "parameter", "source", "differs_in"], ...] = (
@@ -34,6 +34,11 @@ class Finding(TypedDict):
     """What it has to do with what differed first in the pair."""
     op: Operation
     """The first of this role."""
+    differed: bool
+    """Whether what differed first in the pair did so in this repeat."""
+    suspect: tuple[Operation, bool] | None
+    """One of whose values Python may have made what differs, and whether Python was seen to read
+    some; None if none before it differs by itself, or `op` does so."""
 
 
 class Replayed(TypedDict):
@@ -58,6 +63,28 @@ class Replayed(TypedDict):
 def of_role(replayed: Replayed, role: Role) -> list[Operation]:
     """Return the operations of a role, in the order of their repeats."""
     return [found["op"] for found in replayed["findings"] if found and found["role"] == role]
+
+
+def suspect_of(replayed: Replayed, op: Operation | None) -> Suspect | None:
+    """Return the operation of whose values Python may have made what differs, by the first repeat.
+
+    Args:
+        replayed: what the repeats showed.
+        op: the one that is told of them; None where what differed was changed unseen.
+    """
+    findings = [found for found in replayed["findings"] if found is not None]
+    if op is None:
+        told = [found for found in findings if found["differed"]]
+    else:
+        told = [found for found in findings if is_same(found["op"], op)]
+    suspects = [found["suspect"] for found in told if found["suspect"] is not None]
+    if not suspects:
+        return None
+    first = suspects[0][0]
+    read = [is_read for other, is_read in suspects if is_same(other, first)]
+    every = [found["suspect"][0] for found in findings if found["suspect"] is not None]
+    fired = sum(is_same(other, first) for other in every)
+    return Suspect(op=first, is_read=all(read), fired=fired, together=len(read))
 
 
 def is_same(op: Operation, other: Operation) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.location_words import BY_PYTHON, RESEED
+from twinrun.comparison.location_words import BY_PYTHON, RESEED, UNTRACED
 from twinrun.comparison.pair_records import Cause, FirstDifference, Location, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
@@ -57,6 +57,10 @@ REPLAYED = "no operation of that step was seen to do it, done again"
 BESIDE = (
     ": look outside of the step (a schedule, a callback, a value that the module keeps in an "
     "attribute), and at what is not torch's in it (a clock, a set, NumPy, another thread)"
+)
+INSIDE = (
+    f"and no operation of it was seen to do it: look at what changes it there unseen ({UNTRACED}), "
+    "and for memory that none has written"
 )
 # Causes that lie in what a training is given, and so in its own code.
 OWN_CODE: tuple[Cause, ...] = (
@@ -115,11 +119,13 @@ def _divergence(results: Results, pair: ReportedComparison) -> _Divergence | Non
     if first is None:
         return None
     if found is not None and found["op"] is not None:
-        says = _operation(found["op"], is_strict=is_deterministic(results, pair["variant"]))
+        is_strict = is_deterministic(results, pair["variant"])
+        says = _operation(found["op"], is_strict=is_strict) + _suspected(found, is_strict=is_strict)
         return _Divergence(look=says, is_located=True, step=first["step"], says=says)
     look = look_at(first)
     if found is not None and found["repeats"]:
         look = _done_again(found)
+        look += _suspected(found, is_strict=is_deterministic(results, pair["variant"]))
     says = f"{clause_of(first)}: {look}"
     if is_behind_resumption(pair):
         says += f"; it may also be what a checkpoint does not hold: {listed(resumptions(pair))}"
@@ -128,12 +134,29 @@ def _divergence(results: Results, pair: ReportedComparison) -> _Divergence | Non
 
 def _done_again(location: Location) -> str:
     """Say what to look at where no operation was seen to do it."""
-    again = f"{REPLAYED} {plural(location['repeats'], 'time')}"
+    if location["differed"]:
+        says = (
+            f"it differed again in {count(location['differed'])} of {count(location['repeats'])} "
+            f"repeats of that step, {INSIDE}"
+        )
+    else:
+        says = f"{REPLAYED} {plural(location['repeats'], 'time')}{BESIDE}"
     op = location["likely"]
     if op is None:
-        return f"{again}{BESIDE}"
+        return says
     where = f"{op_with_line(op)} ({op['phase']})"
-    return f"{again}{BESIDE}; or at {where}, which leads to what differs, and differed in it"
+    return f"{says}; or at {where}, which leads to what differs, and differed in it"
+
+
+def _suspected(location: Location, *, is_strict: bool) -> str:
+    """Say of which operation Python may have what differs, and what to do; nothing if of none."""
+    suspect = location["suspect"]
+    if suspect is None:
+        return ""
+    return (
+        f"; what decides it may be computed from what an operation before it gave, "
+        f"{_operation(suspect['op'], is_strict=is_strict)}"
+    )
 
 
 def look_at(first: FirstDifference) -> str:

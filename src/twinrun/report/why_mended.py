@@ -68,6 +68,12 @@ def doubts_of(
         yield SHARED
     elif asks_algorithms:
         why = _not_mended(not_mended, len(pairs))
+        mended = (suspect for pair in differing for suspect in _suspects(results, pair))
+        if suspect := next(filter(_is_mended, mended), None):
+            why += (
+                f"; but they mend {op_with_line(suspect)}, before it, of whose values Python may "
+                f"have made what differs"
+            )
         also = [*fixed_beside(results, variants)]
         beside = f", and `deterministic: true` also fixes {named(also)}" if also else ""
         yield f"it need not be the algorithms that mend it: {why}{beside}"
@@ -94,6 +100,12 @@ def _origins(results: Results, pair: ReportedComparison) -> list[Operation | Non
     """Return all operations that were seen to make the runs differ; one None where none was."""
     found = location_of(results, pair)
     return [None] if found is None else [found["op"], *found["others"]]
+
+
+def _suspects(results: Results, pair: ReportedComparison) -> list[Operation]:
+    """Return the operation of whose values Python may have made what differs, if there is one."""
+    found = location_of(results, pair)
+    return [found["suspect"]["op"]] if found is not None and found["suspect"] is not None else []
 
 
 def op_with_line(op: Operation) -> str:
