@@ -9,7 +9,7 @@ from example_trainings import VARIANT
 
 from twinrun import artifacts
 from twinrun.comparison.compare import compare
-from twinrun.comparison.matrix import tabulate
+from twinrun.comparison.matrix import sentence, tabulate
 from twinrun.figures.matrix import cells as draw
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.matrix import baseline_repeats, seed_matters, withstands_changes
@@ -302,6 +302,8 @@ def test_the_map_does_not_name_a_step_where_those_before_it_were_not_traced(tmp_
     for cell in table["cells"]:
         if cell["cell"] == "tiny":
             cell["since"] = 2
+            assert ", seen in the " in sentence(cell)
+            assert "first in" not in sentence(cell)
     artifacts.write_json(path, table)
     draw(path, output=tmp_path / "cells.svg")
     assert "by 3" in Drawing(tmp_path / "cells.svg").texts

@@ -8,8 +8,9 @@ from example_runs import example_parameters, fail, seal, write_run
 from stored import write_tensors
 
 from twinrun import artifacts
-from twinrun.comparison.noise import STEP_COLUMNS, _half_a_seed, weigh
+from twinrun.comparison.noise import weigh
 from twinrun.comparison.noise_records import read_noise
+from twinrun.comparison.noise_steps import STEP_COLUMNS, half_a_seed
 from twinrun.errors import JobError
 from twinrun.luck.scale import scale_of
 from twinrun.verdicts.noise import ground
@@ -68,18 +69,21 @@ def weighed(folder, runs):
 def test_rounding_is_half_a_seed_only_where_seeds_have_moved_and_for_good():
     """Red before: at the first step, at which neither had moved anything; and at one blip."""
 
-    def half(perturbation, seed):
+    def half(perturbation, seed, steps=(1, 2, 3, 4)):
         by_kind = {"perturbation": perturbation, "seed": seed}
         rows = [
             {"kind": kind, "label": kind, "step": step, "relative_l2": value}
             for kind, values in by_kind.items()
-            for step, value in enumerate(values, start=1)
+            for step, value in zip(steps, values, strict=False)
         ]
-        return _half_a_seed(pd.DataFrame(rows))
+        return half_a_seed(pd.DataFrame(rows))
 
     assert half([0.0, 1e-7, 1e-3], [0.0, 0.1, 0.2]) is None
-    assert half([0.0, 0.09, 1e-3, 0.2], [0.0, 0.1, 0.2, 0.3]) == 4
-    assert half([0.1, 0.1], [0.1, 0.1]) == 1
+    assert half([0.0, 0.09, 1e-3, 0.2], [0.0, 0.1, 0.2, 0.3]) == (4, 4)
+    assert half([0.1, 0.1], [0.1, 0.1]) == (1, 1)
+    # Red before: "after step 20", of a trace of every tenth step.
+    assert half([0.0, 0.1], [0.0, 0.1], steps=(10, 20)) == (20, 11)
+    assert half([0.1, 0.1], [0.1, 0.1], steps=(10, 20)) == (10, 1)
 
 
 def test_metrics_predictions_and_parameters_of_each_run(tmp_path):
@@ -127,7 +131,7 @@ def test_metrics_predictions_and_parameters_of_each_run(tmp_path):
     norm = np.sqrt(sum(float((p**2).sum()) for p in example_parameters().values()))
     assert change["values"]["parameters"] == pytest.approx(0.1 / norm, rel=1e-5)
     # 0.01 by a seed at every step; rounding is at half of it after the sixth.
-    assert found["half_a_seed"] == 6
+    assert (found["half_a_seed"], found.get("half_since")) == (6, None)
     steps = artifacts.read_csv(tmp_path / "noise.steps.csv", STEP_COLUMNS)
     of_seed = steps[steps["kind"] == "seed"]["relative_l2"]
     assert of_seed.tolist() == pytest.approx([0.01] * 6)

@@ -11,14 +11,16 @@ from drawing import Drawing
 from standard_config import resolved
 
 from twinrun import artifacts
-from twinrun.comparison.noise import STEP_COLUMNS
 from twinrun.comparison.noise_records import write_noise
+from twinrun.comparison.noise_steps import STEP_COLUMNS
 from twinrun.config.resume_variants import of_stop
 from twinrun.figures.noise import divergence, ladder
 from twinrun.report import resume
 from twinrun.report.page import write_report
 from twinrun.report.worths import contrasts
+from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.judge import verdicts_of
+from twinrun.verdicts.noise import verdicts
 from twinrun.verdicts.rows import write_rows
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +87,17 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
         "samples": [1000],
         "half_a_seed": 12,
     }
+
+
+def test_a_step_of_which_those_before_it_have_no_sample_is_not_said_to_be_the_first():
+    """Red before: "after step 20 of 60", of a trace of every tenth step."""
+    said = [
+        row["measured"]
+        for row in verdicts(
+            Evidence(path="x", found=table() | {"half_a_seed": 20, "half_since": 11})
+        )
+    ]
+    assert "after step 20 of 60, if not since step 11, rounding has moved the param" in said[0]
 
 
 NOTES = [

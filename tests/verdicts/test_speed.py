@@ -332,6 +332,19 @@ class TestComputation:
             "values left out, which rounding alone moves too far"
         )
 
+    def test_one_of_a_kind_is_no_plural(self):
+        """Red before: "1 values left out", "1 of 1 losses"."""
+        proof = self.proof(0.0, steps=1, shapes=1)
+        (leg, *_) = proof["proof"]["legs"]
+        one = {"judged": 1, "of": 1}
+        leg |= {"judged": 3, "left_out": 1, "losses": one, "parameters": one}
+        proof["proof"]["legs"] = [leg]
+        assert self.row(proof)["measured"] == (
+            "1 step with 1 shape of batch: in 64-true 1 of 1 loss, 1 of 1 parameter that training "
+            "moves and 1 other value, with a relative L2 distance of at most 0 (bound "
+            "1.00×10⁻⁸), 1 value left out, which rounding alone moves too far"
+        )
+
     def test_what_was_not_done_as_asked_is_said(self):
         row = self.row(self.proof(0.0, in_parts="clipping", not_in_float64="no kernel"))
         assert (

@@ -245,7 +245,8 @@ def _divergence(row: MatrixCell) -> str:
     of_tensor = f" of {row['tensor']}" if row["tensor"] else ""
     cause = f" (cause: {row['cause']})" if row["cause"] else ""
     step = count(row["first_step"])
-    when = f"from step {step}" if row["first_step"] else "before training"
+    where = f"in the {row['quantity']}{of_tensor}{cause}"
     if "since" in row:
-        when = f"between step {count(row['since'])} and {step}"
-    return f"differs {when}, first in the {row['quantity']}{of_tensor}{cause}"
+        return f"differs between step {count(row['since'])} and {step}, seen {where}"
+    when = f"from step {step}" if row["first_step"] else "before training"
+    return f"differs {when}, first {where}"

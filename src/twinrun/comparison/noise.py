@@ -20,6 +20,7 @@ from twinrun.comparison.distances import relative
 from twinrun.comparison.evaluated_data import OTHER_ROWS, OTHER_SAMPLES, Phase, other_phases
 from twinrun.comparison.happened import not_changed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, write_noise
+from twinrun.comparison.noise_steps import STEP_COLUMNS, by_step_of, half_a_seed, thinned
 from twinrun.comparison.pair import why_no_pair
 from twinrun.config.rule_records import ListedRun
 from twinrun.run_files import FINGERPRINT, left_network, read_ended, verified
@@ -27,8 +28,6 @@ from twinrun.run_records import FAILED, RunManifest
 
 ROUNDING = 2.0**-24  # of float32: a relative distance below it is none
 AS_NUMBERS = " (as numbers)"  # of rows that are measured by their values, too
-MOST_STEPS = 400  # of a table for a figure
-STEP_COLUMNS = ("kind", "label", "step", "relative_l2")
 
 
 def weigh(
@@ -63,26 +62,27 @@ def weigh(
         measured = _measures(first, predicts="predict" not in other_data)
         measures = [measure for measure, _ in measured]
         found = [_of_run(run, first, measured) for run in runs]
-        by_step = _by_step(first, found[1:])
+        by_step = by_step_of(first.path, found[1:])
     known = [run for run in found if run["kind"] != "reference"]
-    write_noise(
-        summary,
-        NoiseTable(
-            workload=workload,
-            variant=variant,
-            seed=seed,
-            steps=None if first is None else first.manifest["steps"],
-            reason=reason,
-            measures=[m for m in measures if m["kind"] == "metric" or _moves(m, known)],
-            runs=found,
-            not_measured=_not_measured(first) if first else {},
-            left_out=[*left_out],
-            other_data=other_data,
-            samples=first.manifest["evaluated_on"]["numbers"].get("test", []) if first else [],
-            half_a_seed=_half_a_seed(by_step),
-        ),
+    half, since = half_a_seed(by_step) or (None, None)
+    table = NoiseTable(
+        workload=workload,
+        variant=variant,
+        seed=seed,
+        steps=None if first is None else first.manifest["steps"],
+        reason=reason,
+        measures=[m for m in measures if m["kind"] == "metric" or _moves(m, known)],
+        runs=found,
+        not_measured=_not_measured(first) if first else {},
+        left_out=[*left_out],
+        other_data=other_data,
+        samples=first.manifest["evaluated_on"]["numbers"].get("test", []) if first else [],
+        half_a_seed=half,
     )
-    artifacts.write_csv(steps, _thinned(by_step))
+    if since is not None and since != half:
+        table["half_since"] = since
+    write_noise(summary, table)
+    artifacts.write_csv(steps, thinned(by_step))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,50 +250,3 @@ def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:
     if kind == "rows" and not predicted.are_finite(other, name):
         return math.nan
     return predicted.share_changed(one, other, name)
-
-
-def _sample(run: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read the sampled elements of the parameters, and the steps after which they were taken."""
-    arrays = artifacts.read_arrays(verified(run, "fingerprints.npz"))
-    sample = arrays["sample"].astype(np.float64)
-    # A run of an older version has one of every step.
-    return arrays.get("sample_steps", np.arange(1, len(sample) + 1)), sample
-
-
-def _by_step(first: _Run, runs: Sequence[NoiseRun]) -> pd.DataFrame:
-    """Return the relative L2 distance of the sampled parameters after each step of each run."""
-    tables = []
-    kept, reference = _sample(first.path)
-    for run in runs:
-        if run["answer"] not in ("equal", "differs"):
-            continue
-        others, sample = _sample(run["run"])
-        if sample.shape[1:] != reference.shape[1:]:
-            continue
-        # A trace that is thinned keeps a sample of some steps.
-        steps, left, right = np.intersect1d(kept, others, return_indices=True)
-        with np.errstate(over="ignore", invalid="ignore"):
-            apart = np.square(sample[right] - reference[left]).sum(1)
-            distances = np.sqrt(relative(apart, np.square(reference[left]).sum(1)))
-        of_run = {"kind": run["kind"], "label": run["label"]}
-        tables.append(pd.DataFrame({**of_run, "step": steps, "relative_l2": distances}))
-    return pd.concat(tables) if tables else pd.DataFrame(columns=list(STEP_COLUMNS))
-
-
-def _half_a_seed(by_step: pd.DataFrame) -> int | None:
-    medians = {
-        kind: by_step[by_step["kind"] == kind].groupby("step")["relative_l2"].median()
-        for kind in ("perturbation", "seed")
-    }
-    seeds = medians["seed"].reindex(medians["perturbation"].index)
-    # Fine-tuning begins with the same weights whatever the seed: then neither has moved anything.
-    grown = (medians["perturbation"] >= seeds / 2) & (seeds > 0)
-    for_good = grown[::-1].cummin()[::-1]
-    return int(for_good.idxmax()) if for_good.any() else None
-
-
-def _thinned(by_step: pd.DataFrame) -> pd.DataFrame:
-    """Keep so many steps as a figure can show, the last included."""
-    last = by_step["step"].max() if len(by_step) else 0
-    stride = max(1, -(-last // MOST_STEPS))  # rounded up
-    return by_step[(last - by_step["step"]) % stride == 0] if len(by_step) else by_step

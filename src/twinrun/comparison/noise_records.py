@@ -77,6 +77,8 @@ class NoiseTable(TypedDict):
     half_a_seed: int | None
     """The first step after which the parameters of half of the perturbations are at least half as
     far from the reference as those of the median seed; None where there is none."""
+    half_since: NotRequired[int]
+    """The step since which it may be so; absent where the one before it was looked at."""
 
 
 def write_noise(path: str | Path, found: NoiseTable) -> None:

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from twinrun import artifacts
-from twinrun.comparison.noise import STEP_COLUMNS
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, read_noise
+from twinrun.comparison.noise_steps import STEP_COLUMNS
 from twinrun.figures.style import (
     INK,
     MUTED,

@@ -198,7 +198,7 @@ def movements(expected: Fingerprint, found: Fingerprint) -> Iterator[str]:
     if expected["weights"] != found["weights"]:
         yield "other weights"
     if expected["steps"] != found["steps"]:
-        yield f"{count(expected['steps'])} steps to {count(found['steps'])}"
+        yield f"{plural(expected['steps'], 'step')} to {count(found['steps'])}"
     old, new = expected["parameters"], found["parameters"]
     diverged = [step for step in old if step in new and old[step] != new[step]]
     # JSON keeps the order of keys, and they were written by step: the first is the earliest.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinrun.config.timed_variants import timed_without
-from twinrun.formatting import count, measure
+from twinrun.formatting import count, measure, plural
 from twinrun.report.results import Results
 from twinrun.timing.ratio_words import effect_of
 from twinrun.timing.steadiness import medians_behind
@@ -147,7 +147,7 @@ def _joined(
     if found:
         clauses.append(times(found))
         if unstable := sum(m.unstable for m in found):
-            clauses.append(f"unstable at {count(unstable)} of {count(len(found))} sizes")
+            clauses.append(f"unstable at {count(unstable)} of {plural(len(found), 'size')}")
         clauses += without(timing, first["variant"])
     else:
         clauses += dict.fromkeys(row["measured"] for row in group)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from twinrun.formatting import count, seconds
+from twinrun.formatting import count, plural, seconds
 from twinrun.timing.ratio_words import Effect
 from twinrun.timing.steadiness import clear_effect, medians_behind
 from twinrun.timing.summary import Median, Ratio, TimingSummary
@@ -256,7 +256,7 @@ def words(found: BreakEven | None) -> str:
     steps = rounded_up(found.steps)
     if found.has is not None and found.steps < found.has <= steps:
         steps = math.ceil(found.steps)  # rounded up, it would be too many
-    pays = f"{takes}, which pays above about {count(steps)} steps"
+    pays = f"{takes}, which pays above about {plural(steps, 'step')}"
     if found.has is None:
         return pays
     too_few = ", which is too few" if found.pays_in_training is False else ""

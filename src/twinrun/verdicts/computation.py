@@ -44,7 +44,7 @@ def _computation(row: TimedProof) -> tuple[Answer, str]:
         return "no", row["refused"] or ""
     shapes = plural(proof["shapes"], "shape")
     legs = "; ".join(map(_leg, proof["legs"]))
-    parts = [f"{count(proof['steps'])} steps with {shapes} of batch: {legs}"]
+    parts = [f"{plural(proof['steps'], 'step')} with {shapes} of batch: {legs}"]
     if proof["in_parts"]:
         parts.append(f"done in parts, because of {proof['in_parts']}")
     if proof["not_in_float64"]:
@@ -56,26 +56,28 @@ def _leg(leg: ProofLeg) -> str:
     """Say what was judged of what in one precision."""
     others = leg["judged"] - leg["losses"]["judged"] - leg["parameters"]["judged"]
     said = (
-        f"in {leg['precision']} {_share(leg['losses'])} losses, {_share(leg['parameters'])} "
-        f"parameters that training moves and {count(others)} other values, with a relative L2 "
-        f"distance of at most {measure(leg['distance'])} (bound {measure(leg['bound'])})"
+        f"in {leg['precision']} {_share(leg['losses'], 'loss', 'losses')}, "
+        f"{_share(leg['parameters'], 'parameter', 'parameters')} that training moves and "
+        f"{plural(others, 'other value')}, with a relative L2 distance of at most "
+        f"{measure(leg['distance'])} (bound {measure(leg['bound'])})"
     )
     if leg["left_out"]:
-        said += f", {count(leg['left_out'])} values left out, which rounding alone moves too far"
+        said += f", {plural(leg['left_out'], 'value')} left out, which rounding alone moves too far"
     if leg["unrepeated"]:
         said += f", {count(leg['unrepeated'])} left out, which plain training does not repeat"
     return said
 
 
-def _share(share: Share) -> str:
+def _share(share: Share, one: str, many: str) -> str:
     """Say how many of how many.
 
-    >>> _share({"judged": 3, "of": 5}), _share({"judged": 5, "of": 5})
-    ('3 of 5', 'all 5')
+    >>> [_share({"judged": 3, "of": of}, "loss", "losses") for of in (5, 3)]
+    ['3 of 5 losses', 'all 3 losses']
     """
+    counted = f"{count(share['of'])} {one if share['of'] == 1 else many}"
     if share["judged"] == share["of"] > 1:
-        return f"all {count(share['of'])}"
-    return f"{count(share['judged'])} of {count(share['of'])}"
+        return f"all {counted}"
+    return f"{count(share['judged'])} of {counted}"
 
 
 def agreements(timing: Timing) -> list[Verdict]:

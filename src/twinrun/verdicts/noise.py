@@ -64,9 +64,12 @@ def ground(table: NoiseTable, scale: Scale) -> str:
             f"{measure(times, 2)} times as far"
         )
     if table["half_a_seed"] is not None and table["steps"] is not None:
+        since = (
+            f", if not since step {count(table['half_since'])}," if "half_since" in table else ""
+        )
         clauses.append(
-            f"after step {count(table['half_a_seed'])} of {count(table['steps'])} rounding has "
-            f"moved the parameters half as far as a seed"
+            f"after step {count(table['half_a_seed'])} of {count(table['steps'])}{since} rounding "
+            f"has moved the parameters half as far as a seed"
         )
     if any(run["kind"] == "repeat" and run["answer"] == "differs" for run in table["runs"]):
         clauses.append(
