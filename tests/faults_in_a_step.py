@@ -1,7 +1,6 @@
 """Small modules with a fault beside something that differs as well, but harms nobody.
 
-Where a fault stands a comment says `FAULT`, in the backward pass where its forward operation is;
-what is named must be on that line, or be nothing.
+Where a fault stands a comment says `FAULT`; what is named must be on that line, or be nothing.
 """
 
 import copy
@@ -53,11 +52,11 @@ class _Scaled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, inputs):
-        return inputs.clone()  # FAULT
+        return inputs.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient * clock()
+        return gradient * clock()  # FAULT
 
 
 class Transferred(Throughput):
@@ -314,6 +313,15 @@ class SecondGradient(Throughput):
     def __init__(self):
         super().__init__()
         self.second.bias.register_hook(lambda gradient: gradient + clock())  # FAULT
+
+
+class HookedActivation(Throughput):
+    """Adds a clock to the gradient of what a layer gave, by a hook."""
+
+    def forward(self, inputs):
+        hidden = self.norm(self.first(inputs)).relu()
+        hidden.register_hook(lambda gradient: gradient + clock())  # FAULT
+        return self.second(self.dropout(hidden))
 
 
 class Memory(Throughput):

@@ -63,7 +63,9 @@ def seldom(*case):
         ("ExtraDraw", "RNG states after the step", "forward", "aten::rand"),
         seldom("NumPyView", "loss", "forward", "aten::mean"),
         seldom("AfterBackward", "gradients", "backward", "aten::add_"),
+        # Red before: no line at all, and the line of the layer.
         ("SecondGradient", "gradients", "backward", "aten::add"),
+        ("HookedActivation", "gradients", "backward", "aten::add"),
         seldom("MemoryAndRate", "loss", "forward", "aten::mul"),
         seldom("CompilesItself", "loss", "forward", "aten::mul"),
         ("OrderOfACat", "buffers", "forward", "aten::cat"),
@@ -84,8 +86,7 @@ def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, ph
     named = location["op"]
     assert (location["answer"], named["phase"], named["op"]) == ("located", phase, op)
     (line,) = faulty_lines(module)
-    if module != "SecondGradient":
-        assert named["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert named["source"].endswith(f"faults_in_a_step.py:{line}")
     assert location["fired"] == location["repeats"]
     assert named["differs_in"] != "unwritten"
     # Its position is its row of the table; what the record alone has done stands in none.

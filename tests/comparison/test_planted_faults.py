@@ -69,7 +69,7 @@ def test_a_callback_that_draws_a_random_number(tmp_path):
     found, location = audit(tmp_path, module="DrawingCallback")
     first = found["first_difference"]
     assert (first["step"], first["cause"], first["tensor"]) == (3, "RNG state", "torch")
-    assert "find the callback" in location["sentence"]
+    assert "find what draws from or seeds the global random gener" in location["sentence"]
 
 
 def test_a_swapped_batch(tmp_path):

@@ -15,8 +15,8 @@ ADVICE: dict[Cause, str] = {
     "initial weights": "look for weights that are drawn before or without the seed",
     "between steps": "look for a hook, a callback or another thread that changes weights or "
     "buffers between steps",
-    "RNG state": "find the callback, loader or library that draws from or seeds the "
-    "global random generators, and give it a generator of its own",
+    "RNG state": "find what draws from or seeds the global random generators (a callback, a "
+    "loader, a library, the constructor of the module), and give it a generator of its own",
     "data order": f"look for a shuffle or a sampler that draws from another source than the seed, "
     f"{UNORDERED}",
     "data content": f"look for augmentation or data workers whose result the seed does not decide, "

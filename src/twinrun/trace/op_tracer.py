@@ -3,7 +3,8 @@
 Each operation has a key: the phase (forward, backward, optimizer), the path of the module that it
 belongs to, its name, its source line and a number that counts such calls. In the backward pass
 it belongs to the module, source line and parameter of the forward operation whose gradient it
-computes. Beside each row there is its flow: which memory it reads and writes (see `data_flow`).
+computes; in a hook of a gradient the line is the hook's. Beside each row there is its flow: which
+memory it reads and writes (see `data_flow`).
 Memory that nothing has written yet counts as equal, so that an operation that reads it is the one
 that differs. Operations inside compiled code are not seen.
 
@@ -49,6 +50,8 @@ Watch = Callable[[OpRow, list[torch.Tensor]], None]
 _PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, type(None))
 # What `torch.tensor(...)` calls with a tensor that it has just filled with Python's values.
 _LIFTING = ("lift", "lift_fresh", "lift_fresh_copy")
+# Not public: what runs a backward pass, on behalf of a line that is none of its operations'.
+_BACKWARD = torch.autograd.graph._engine_run_backward.__code__
 MOST_SHOWN = 4  # values of such a tensor that are kept to be shown
 
 
@@ -180,7 +183,8 @@ class OpTracer(TorchDispatchMode):
         owned = (self._parameters.get(id(getattr(v, "variable", None))) for v in variables)
         parameter = next(filter(None, owned), "")
         module, source = self._callers.get(node._sequence_nr(), ("", ""))
-        return module, parameter, source
+        # A hook of a gradient, or a backward pass of the user's own, has a line itself.
+        return module, parameter, users_line(inside_of=_BACKWARD) or source
 
     def _read(
         self,
