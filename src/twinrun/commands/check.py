@@ -6,9 +6,10 @@ from pathlib import Path
 from twinrun.commands.start_snakemake import note_on_config
 from twinrun.config.config_files import module_folders
 from twinrun.config.own_config import own_config
-from twinrun.config.settings import resolve
+from twinrun.config.settings import Settings, resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.config.with_standard import merged
+from twinrun.errors import TwinrunError
 from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.gpus import count_gpus
 from twinrun.process.job import say
@@ -28,8 +29,7 @@ def check_config(files: Sequence[str | Path]) -> None:
     if note := note_on_config(is_named=bool(files)):
         say(note)
     files = [*own_config(), *files]
-    config, mistakes = merged(files)
-    settings = resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
+    settings = _resolved(files)
     if not settings.config["rehearsal"]:
         for said in settings.notes:
             say(said)
@@ -55,6 +55,21 @@ def check_config(files: Sequence[str | Path]) -> None:
         return
     which = "the others" if unseen else "its workloads"
     print(f"The config is right, and {which} can take a step.")
+
+
+def fails(file: Path) -> bool:
+    """Say whether a config that was just written fails in its rehearsal."""
+    files = [*own_config(), file]
+    try:
+        rehearse(_resolved(files), module_folders(files))
+    except TwinrunError:
+        return True
+    return False
+
+
+def _resolved(files: Sequence[str | Path]) -> Settings:
+    config, mistakes = merged(files)
+    return resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
 
 
 def lines_of(part: Rehearsed) -> list[str]:
