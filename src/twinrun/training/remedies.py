@@ -24,8 +24,8 @@ OF_MAPPINGS = (
 # A loader with persistent_workers or a prefetch_factor.
 WITHOUT_WORKERS = (
     "; a run gives a data module the variant's `data_workers`, 0 by default, as its number of "
-    "workers: say `data_workers: 1` or more in the variants, or leave it to the data module "
-    "(`from_run: {data_workers: null}`)"
+    "workers, and the rehearsal, a proof and a timing give it 0: leave the number to the data "
+    "module (`from_run: {data_workers: null}`)"
 )
 
 TARGET = "_target_"  # https://hydra.cc/docs/advanced/instantiate_objects/overview/
