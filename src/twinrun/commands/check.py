@@ -76,11 +76,12 @@ def lines_of(part: Rehearsed) -> list[str]:
     """Say what was seen of a workload.
 
     >>> sizes = {"parameters": 49, "parameters_bytes": 204, "optimizer_bytes": 0}
-    >>> sizes |= {"batch_bytes": 320, "peak_memory_mb": 412}
+    >>> sizes |= {"batch_bytes": 320, "peak_memory_mb": 412, "loader_workers": 6}
     >>> found = {"label": "mine", "sizes": sizes, "steps_per_epoch": 5, "notes": []}
     >>> print("\\n".join(lines_of({**found, "logged": ["loss"], "seconds": 0.21})))
     mine: 5 steps an epoch; logs loss
       49 parameters (204 bytes), optimizer 0 bytes, a batch 320 bytes; 412 MiB of memory in all
+      and beside it 6 data workers, which the loaders start by themselves
     """
     logged = ", ".join(part["logged"]) or "nothing"
     count = part["steps_per_epoch"]
@@ -96,4 +97,7 @@ def lines_of(part: Rehearsed) -> list[str]:
             f"  {sizes['parameters']:,} parameters ({parameters}), optimizer {optimizer}, a batch "
             f"{batch}; {sizes['peak_memory_mb']:,} MiB of memory in all"
         )
+        if number := sizes["loader_workers"]:
+            workers = plural(number, "data worker")
+            lines.append(f"  and beside it {workers}, which the loaders start by themselves")
     return [*lines, *(f"  note: {note}" for note in part["notes"])]
