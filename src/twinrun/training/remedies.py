@@ -16,6 +16,8 @@ OWN_TRAINER = (
 
 NO_LOGGER = "; say logging: true in the variants"
 
+WITHOUT_LOADERS = "; name what has one, the LightningDataModule, as `data` of the workload"
+
 OF_MAPPINGS = (
     "; a mapping is a dict, unless its argument is annotated with another class "
     "(omegaconf.DictConfig, argparse.Namespace)"
@@ -45,6 +47,8 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return NO_LOGGER
+    if "`train_dataloader` must be implemented" in text:
+        return WITHOUT_LOADERS
     if text.startswith("'dict' object"):
         of_hydra = next((name for name, value in given.items() if _has_target(value)), None)
         if of_hydra is not None:
