@@ -120,7 +120,7 @@ def write_run(
     samples: (S, N) fingerprints of the samples of each step.
     losses: (S,). sample: (S, K) parameter elements after each step.
     predictions: tensors by name.
-    epochs: columns of epochs.csv beside `epoch`, (2,) each.
+    epochs: columns of epochs.csv beside `epoch`.
     has_loss: whether the steps give a loss; what is None has the fingerprint 0.
     changes: values of the manifest by dotted key.
     """
@@ -130,7 +130,8 @@ def write_run(
     write_tensors(folder / "weights.safetensors", parameters | buffers)
     write_tensors(folder / "predictions.safetensors", predictions or {})
     logged = {"train_loss": [0.5, 0.25], "val_loss": [0.6, 0.3]} if epochs is None else epochs
-    artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": [1, 2], **logged}))
+    of_epochs = {"epoch": range(1, 1 + len(next(iter(logged.values()), [1, 2]))), **logged}
+    artifacts.write_csv(folder / "epochs.csv", pd.DataFrame(of_epochs))
     names, size = list(parameters), (num_steps, len(parameters))
     arrays = {
         "names": np.array(names, dtype=np.str_),

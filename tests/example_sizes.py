@@ -16,10 +16,12 @@ def measured(
     precision="32-true",
     later=(0, 0),
     averages=0,
+    workers=(0, 0, 0),
 ):
     """Give what a rehearsal measures of float32 parameters, with so many states of an optimizer."""
     size = 4 * parameters
     sizes = {"parameters": parameters, "parameters_bytes": size, "batch_bytes": batch}
+    sizes |= zip(("loader_workers", "loader_batches", "worker_bytes"), workers, strict=True)
     sizes["optimizer_bytes"] = optimizer * size
     sizes["peak_memory_mb"] = peak or 450 + (2 + optimizer) * size // MIB
     sizes |= {"step_seconds": 0.01, "validation_seconds": 0.0, "validation_batches": 0}

@@ -46,6 +46,27 @@ def test_what_the_forward_pass_holds_counts(variants):
     assert more > memory.of_training(waiting, plain) + 8 * 1024
 
 
+def test_what_loaders_start_by_themselves_counts(variants):
+    """Red before: 6 workers with two batches each were asked for only where a variant says them."""
+    plain = variants["deterministic"]
+    timing = resolved().timings["determinism_denoiser"]
+    found, own = (
+        measured(1_000_000, peak=4_000, batch=100 * MIB, workers=workers)
+        for workers in ((0, 0, 0), (6, 24, 200 * MIB))
+    )
+    pairs = zip(*(of_each(one, plain, timing) for one in (found, own)), strict=True)
+    more = [b - a for a, b in pairs]
+    for one in more:
+        assert abs(one - memory.SPARE * (24 * 100 + 6 * 200)) <= 2 * memory.STEP
+    # A process, its batch and two that are ready; with a validation's at the same time.
+    asked = memory.of_training(found, replace(plain, data_workers=3))
+    each = memory.WORKER / MIB + 300
+    assert abs(asked - memory.of_training(found, plain) - 1.25 * 3 * each) <= memory.STEP
+    found["sizes"]["validation_batches"] = 4
+    more = memory.of_training(found, replace(plain, data_workers=3)) - asked
+    assert abs(more - 1.25 * 3 * each) <= memory.STEP
+
+
 def of_each(found, variant, timing):
     return [
         memory.of_training(found, variant),

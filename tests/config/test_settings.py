@@ -520,3 +520,17 @@ def test_no_variant_takes_the_place_of_a_baseline_that_cannot_be_timed():
     # One variant alone has nobody to be compared with, and parallel takes its times from its runs.
     assert left_out("reproducibility", "det-env") == (set(), {})
     assert left_out("parallel", "one-worker", "two-workers") == (set(), {})
+
+
+def test_a_stop_behind_the_last_step_is_noted_before_any_job():
+    """Red before: "not run" when all had been trained."""
+    mine = {"module": "a:B", "epochs": 2}
+    asked = {"workloads": ["mine"], "stops": ["mid_epoch", "last_batch", "epoch_end"]}
+    found = {"studies": ["resume"], "resume": asked}
+    (note,) = resolved(workloads={"mine": mine}, **found).notes
+    assert note == (
+        "resume: mine trains 2 epochs, and a stop is in the second: after last_batch and epoch_end "
+        "Lightning's checkpoint leaves no step to train, so that equal bits show nothing; give it "
+        "another epoch"
+    )
+    assert resolved(workloads={"mine": {**mine, "epochs": 3}}, **found).notes == []

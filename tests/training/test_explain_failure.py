@@ -157,12 +157,16 @@ def test_an_object_in_the_form_of_hydra_is_told_the_form_of_ours(use, given, nam
 
 @pytest.mark.parametrize("told", [{"persistent_workers": True}, {"prefetch_factor": 2}])
 def test_what_needs_data_workers_is_told_whose_number_it_is(told):
-    """Red before: `hyperparameters.prefetch_factor` was blamed, which suits the user's number."""
+    """Red before: `hyperparameters.prefetch_factor` was blamed, which suits the user's number.
+
+    Red later: "say `data_workers: 1` or more in the variants", where the rehearsal has none.
+    """
     with pytest.raises(ValueError, match="num_workers > 0") as failure:
         DataLoader([1, 2], num_workers=0, **told)
     said = explained_failure("the first batch", failure.value, told, TAKERS)
     assert said.startswith("the first batch failed with ValueError: ")
     assert said.endswith("(`from_run: {data_workers: null}`)")
+    assert "in the variants" not in said
     with pytest.raises(TwinrunError, match=r"^variants\.one\.data_workers: .*from_run"):
         explain_refusal(failure.value, "one")
 

@@ -1,5 +1,7 @@
 """From import paths and hyperparameters to objects: constructors, functions, names of arguments."""
 
+from types import SimpleNamespace
+
 import pytest
 from example_trainings import HERE
 from small import Points, Small
@@ -7,6 +9,8 @@ from small import Points, Small
 from twinrun.config.definitions import FromRun, Workload
 from twinrun.errors import TwinrunError
 from twinrun.training.build_workload import OfRun, build_data, build_module
+from twinrun.training.constructors import arguments_of
+from twinrun.training.load_workload import mistakes
 
 WORKLOADS = """
 import functools
@@ -160,3 +164,19 @@ def test_what_a_class_gives_to_the_constructor_above_cannot_be_given(tmp_path):
     chosen = workload(data="above:Whole", size=40, is_shuffled=False)
     with pytest.raises(TwinrunError, match="is_shuffled"):
         build_data(chosen, OfRun(seed=1), search_path=[str(tmp_path), HERE])
+
+
+def test_what_a_command_links_is_asked_for_where_it_can_be_given():
+    """Red before: "needs it and has no default", and nothing of the file that leaves it out."""
+
+    def net(width): ...
+
+    command = SimpleNamespace(file="train.yaml", model={}, data={})
+    asked = Workload(
+        module="mine:net", data=None, dataset=None, hyperparameters={}, epochs=1, cli=command
+    )
+    (said,) = mistakes(asked, {"mine:net": arguments_of(net)})
+    assert said.startswith(
+        "hyperparameters.width: mine:net needs it and has no default; train.yaml"
+    )
+    assert said.endswith("(link_arguments): write it under `hyperparameters`, beside `cli`")

@@ -154,6 +154,16 @@ class Steady(Warming):
         time.sleep(0.05)
 
 
+class Loading(wrong_modules.Points):
+    # Has workers of its own.
+    def train_dataloader(self):
+        data = super().train_dataloader().dataset
+        return DataLoader(data, batch_size=2, num_workers=2, prefetch_factor=3)
+
+    def val_dataloader(self):
+        return DataLoader(super().train_dataloader().dataset, num_workers=1)
+
+
 class Sparse(wrong_modules.Points):
     def train_dataloader(self):
         return DataLoader(
@@ -193,6 +203,7 @@ def right_ones(tmp_path_factory):
             },
             "trainer": {"max_steps": 6},
         },
+        "loading": {"module": "wrong_modules:Validated", "data": "needing:Loading"},
         "sweep": {"module": "wrong_modules:Ending", "widths": [99, 4, 5]},
         "needing": {
             "module": "needing:Net",
@@ -233,6 +244,17 @@ def test_sizes_and_metrics_are_measured(right_ones):
     assert foreseen["precision"] == "32-true"
     assert 100 < foreseen["base_memory_mb"] <= sizes["peak_memory_mb"]
     assert (foreseen["gradients_bytes"], foreseen["optimizer_bytes"]) == (0, 0)
+
+
+def test_data_workers_of_the_loaders_own_are_measured(right_ones):
+    """Red before: jobs asked for none, since the variant said 0."""
+    ((found,), (plain,)) = right_ones["loading"], right_ones["plain"]
+    assert found["mistakes"] == []
+    sizes = found["sizes"]
+    assert (sizes["loader_workers"], sizes["loader_batches"]) == (3, 8)
+    assert 2**20 < sizes["worker_bytes"] < 2**30
+    names = ("loader_workers", "loader_batches", "worker_bytes")
+    assert [plain["sizes"][name] for name in names] == [0, 0, 0]
 
 
 def test_what_is_slow_once_is_clocked_again(right_ones):

@@ -144,6 +144,21 @@ def test_what_a_module_brings_replaces_its_kind(tmp_path):
             {"callbacks": [{"class_path": 5}]},
             "trainer.callbacks.0.class_path: 5 names no class; write",
         ),
+        (
+            {"callbacks": ["EarlyStoping"]},
+            "trainer.callbacks.0: no class of Lightning's is called 'EarlyStoping', did you mean "
+            "EarlyStopping?",
+        ),
+        (
+            {"logger": ["wandb"]},
+            "trainer.logger.0: no class of Lightning's is called 'wandb', did you mean "
+            "WandbLogger?",
+        ),
+        (
+            {"callbacks": [{"class_path": "Mine"}]},
+            "trainer.callbacks.0: no class of Lightning's is called 'Mine'; a class of your own is "
+            "package.module.Mine",
+        ),
         ({"callbacks": [None]}, "trainer.callbacks.0: null names no class; write"),
         (
             {"callbacks": [{"class_path": "EarlyStopping", "init_args": [1]}]},

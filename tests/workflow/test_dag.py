@@ -43,7 +43,10 @@ def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
 
 def test_a_dry_run_imports_neither_torch_nor_pandas(project):
     """And its jobs ask for the memory that the last rehearsal measured."""
-    sizes = dict.fromkeys(memory.Sizes.__annotations__, 5) | {"peak_memory_mb": 12_000}
+    sizes = dict.fromkeys(memory.Sizes.__annotations__, 5) | {
+        "peak_memory_mb": 12_000,
+        "loader_workers": 0,
+    }
     foreseen = dict.fromkeys(memory.Foreseen.__annotations__, 0) | {"precision": "32-true"}
     found = memory.Measured(sizes=sizes, foreseen=foreseen, steps_per_epoch=7)
     measured = {"denoiser": found}

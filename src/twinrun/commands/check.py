@@ -6,9 +6,10 @@ from pathlib import Path
 from twinrun.commands.start_snakemake import note_on_config
 from twinrun.config.config_files import module_folders
 from twinrun.config.own_config import own_config
-from twinrun.config.settings import resolve
+from twinrun.config.settings import Settings, resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.config.with_standard import merged
+from twinrun.errors import TwinrunError
 from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.gpus import count_gpus
 from twinrun.process.job import say
@@ -28,8 +29,7 @@ def check_config(files: Sequence[str | Path]) -> None:
     if note := note_on_config(is_named=bool(files)):
         say(note)
     files = [*own_config(), *files]
-    config, mistakes = merged(files)
-    settings = resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
+    settings = _resolved(files)
     if not settings.config["rehearsal"]:
         for said in settings.notes:
             say(said)
@@ -57,15 +57,31 @@ def check_config(files: Sequence[str | Path]) -> None:
     print(f"The config is right, and {which} can take a step.")
 
 
+def fails(file: Path) -> bool:
+    """Say whether a config that was just written fails in its rehearsal."""
+    files = [*own_config(), file]
+    try:
+        rehearse(_resolved(files), module_folders(files))
+    except TwinrunError:
+        return True
+    return False
+
+
+def _resolved(files: Sequence[str | Path]) -> Settings:
+    config, mistakes = merged(files)
+    return resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
+
+
 def lines_of(part: Rehearsed) -> list[str]:
     """Say what was seen of a workload.
 
     >>> sizes = {"parameters": 49, "parameters_bytes": 204, "optimizer_bytes": 0}
-    >>> sizes |= {"batch_bytes": 320, "peak_memory_mb": 412}
+    >>> sizes |= {"batch_bytes": 320, "peak_memory_mb": 412, "loader_workers": 6}
     >>> found = {"label": "mine", "sizes": sizes, "steps_per_epoch": 5, "notes": []}
     >>> print("\\n".join(lines_of({**found, "logged": ["loss"], "seconds": 0.21})))
     mine: 5 steps an epoch; logs loss
       49 parameters (204 bytes), optimizer 0 bytes, a batch 320 bytes; 412 MiB of memory in all
+      and beside it 6 data workers, which the loaders start by themselves
     """
     logged = ", ".join(part["logged"]) or "nothing"
     count = part["steps_per_epoch"]
@@ -81,4 +97,7 @@ def lines_of(part: Rehearsed) -> list[str]:
             f"  {sizes['parameters']:,} parameters ({parameters}), optimizer {optimizer}, a batch "
             f"{batch}; {sizes['peak_memory_mb']:,} MiB of memory in all"
         )
+        if number := sizes["loader_workers"]:
+            workers = plural(number, "data worker")
+            lines.append(f"  and beside it {workers}, which the loaders start by themselves")
     return [*lines, *(f"  note: {note}" for note in part["notes"])]

@@ -8,14 +8,16 @@ import sys
 import types
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytorch_lightning as pl
 import yaml
 
 from twinrun import artifacts
+from twinrun.commands.check import fails
 from twinrun.config.config_files import surprise_of
-from twinrun.config.definitions import Workload
+from twinrun.config.definitions import FromRun, Workload
 from twinrun.config.own_config import OWN
 from twinrun.config.schema_check import plain
 from twinrun.config.with_standard import with_standard
@@ -48,9 +50,15 @@ reproducibility:
   workloads: [{name}]
 """
 
-FROM_RUN = """
+# By what the receiver calls the variant's data workers; None where it is not given them.
+FROM_RUN = {
+    "num_workers": """
     # Its own name for what the variants say, 0 by default.
-    from_run: {data_workers: num_workers}"""
+    from_run: {data_workers: num_workers}""",
+    None: """
+    # With 0 data workers, which a run gives, it fails: it keeps its own number.
+    from_run: {data_workers: null}""",
+}
 
 
 def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
@@ -85,9 +93,26 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
             f"twinrun init {module} package.module:Class"
         )
     takers = takers_of(workload, constructor, of_data)
+    of_receiver = takers[receiver(workload)]
+    if "num_workers" in of_receiver and "data_workers" not in of_receiver:
+        workload = replace(workload, from_run=FromRun(data_workers="num_workers"))
+    otherwise = given_otherwise(constructor) | given_otherwise(of_data or constructor)
+    text, needed = _filled(workload, takers, otherwise)
+    artifacts.write_text(file, text)
+    workers = of_receiver.get(given_by_run(workload)["data_workers"])
+    if workers is not None and not _is_as_of_variants(workers) and not needed and fails(file):
+        own, _ = _filled(replace(workload, from_run=FromRun(data_workers=None)), takers, otherwise)
+        artifacts.write_text(file, own)
+        if fails(file):  # not for want of workers
+            artifacts.write_text(file, text)
+    _say_next(file, needed)
+
+
+def _filled(
+    workload: Workload, takers: Mapping[str, Parameters], otherwise: Collection[str]
+) -> tuple[str, list[str]]:
+    """Return the config's text, and the names of the hyperparameters that have no default."""
     source, given = receiver(workload), given_by_run(workload)
-    if is_theirs := "num_workers" in takers[source] and "data_workers" not in takers[source]:
-        given["data_workers"] = "num_workers"
     theirs = {
         path: _left(taken, given.values() if path == source else ())
         for path, taken in takers.items()
@@ -97,18 +122,16 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         name: {path: taken[name] for path, taken in theirs.items() if name in taken}
         for name in names
     }
-    otherwise = given_otherwise(constructor) | given_otherwise(of_data or constructor)
     text = CONFIG.format(
-        name=name_of(module),
-        module=module,
-        data=f"\n    data: {data}" if data else "",
+        name=name_of(workload.module),
+        module=workload.module,
+        data=f"\n    data: {workload.data}" if workload.data else "",
         epochs=EPOCHS,
         hyperparameters=_block(parameters, otherwise, _replaced(given, source, takers[source])),
-        from_run=FROM_RUN if is_theirs else "",
+        from_run=FROM_RUN.get(given.get("data_workers"), ""),
     )
-    artifacts.write_text(file, text)
     asked = {name: of for name, of in parameters.items() if name not in otherwise}
-    _say_next(file, [name for name, of in asked.items() if any(map(_is_needed, of.values()))])
+    return text, [name for name, of in asked.items() if any(map(_is_needed, of.values()))]
 
 
 def _say_next(file: Path, needed: Collection[str]) -> None:
@@ -230,11 +253,16 @@ def _replaced(given: Mapping[str, str], path: str, taken: Parameters) -> Iterato
     """
     for what, name in given.items():
         # A path comes from a dataset, of which there is none; 0 workers are what the variants say.
-        if what != "path" and name in taken and _said(taken[name]) not in ("needed", "0"):
+        if what != "path" and name in taken and not _is_as_of_variants(taken[name]):
             yield (
                 f"# {name}: from the run, in place of {_said(taken[name])} of {path}; "
                 f"from_run: {{{what}: null}} keeps that"
             )
+
+
+def _is_as_of_variants(parameter: inspect.Parameter) -> bool:
+    """Say whether nothing is replaced: by default the variants say 0 data workers."""
+    return _said(parameter) in ("needed", "0")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -20,6 +20,8 @@ FLOOR = 4000
 SPARE = 1.25
 STEP = 100  # to whose multiples numbers are rounded up
 TRACE = 100  # of a run of any length
+# Bytes of a forked data worker beside its batch, measured: 9 MiB; it shares what was imported.
+WORKER = 10 * 2**20
 # What a timing keeps of a loader: see `initial_state`.
 KEPT_BYTES, KEPT_BATCHES = 2**28, 1000
 
@@ -44,6 +46,12 @@ class Sizes(TypedDict):
     """Bytes of the optimizers' state after the first step."""
     batch_bytes: int
     """Bytes of the tensors of the first training batch."""
+    loader_workers: int
+    """Processes that loaders start whatever the variant says: of training, and most beside it."""
+    loader_batches: int
+    """How many batches these may have ready."""
+    worker_bytes: int
+    """The most that one of them had for itself; 0 without any."""
     peak_memory_mb: int
     """The most memory that the process had until then; imports alone take some 400 MiB."""
     step_seconds: float
@@ -174,21 +182,37 @@ def of_training(found: Measured | None, variant: Variant) -> int:
     callbacks hold, and what forward and backward pass keep. Its weights and checkpoints a run
     writes from there. One that is resumed reads a checkpoint, of gradients too, before it has any,
     and keeps the states of optimizer and callbacks once more until they are put back; and a
-    ModelCheckpoint of a user's makes all bytes of its file first. Data workers have two batches
-    ready each. Fast steps are proven before, in float64: everything twice, and initial and last
+    ModelCheckpoint of a user's makes all bytes of its file first. Beside it there are data
+    workers. Fast steps are proven before, in float64: everything twice, and initial and last
     parameters beside it.
     """
     if found is None:
         return FLOOR * variant.devices
     held = _held(found, variant.precision)
     read = held.parameters + held.optimizer + 2 * held.callbacks
-    waiting = 2 * variant.data_workers * found["sizes"]["batch_bytes"]
-    needed = TRACE + _mib(held.peak + read + waiting)
+    needed = TRACE + _mib(held.peak + read + _loading(found, variant.data_workers))
     if not is_plain(variant):
         exact = _held(found, "64-true")
         twice = 2 * _held(found, found["foreseen"]["precision"]).peak
-        needed = max(needed, _mib(max(twice, exact.peak) + 2 * exact.parameters))
+        proven = max(twice, exact.peak) + 2 * exact.parameters
+        needed = max(needed, _mib(proven + _loading(found)))
     return _asked(needed) * variant.devices
+
+
+def _loading(found: Measured, data_workers: int = 0) -> float:
+    """Return the bytes of data workers: a process, the batch it makes, and those it has ready.
+
+    Args:
+        found: with what the loaders start by themselves, and what one of these was seen to hold.
+        data_workers: of the variant, which the rehearsal leaves out: of a training's loader, and of
+            a validation's at the same time, with torch's two batches ready.
+    """
+    sizes = found["sizes"]
+    batch = sizes["batch_bytes"]
+    each = max(sizes["worker_bytes"], WORKER + batch)
+    own = sizes["loader_workers"] * each + sizes["loader_batches"] * batch
+    loaders = 1 if sizes["validation_batches"] == 0 else 2
+    return own + loaders * data_workers * (WORKER + 3 * batch)
 
 
 def is_plain(variant: Variant) -> bool:
@@ -206,7 +230,7 @@ def of_replay(found: Measured | None, variant: Variant) -> int:
         return FLOOR
     held = _held(found, variant.precision)
     start = 2 * held.parameters + held.optimizer
-    return _asked(TRACE + _mib(held.peak + start + held.optimizer))
+    return _asked(TRACE + _mib(held.peak + start + held.optimizer + _loading(found)))
 
 
 def of_timing(found: Measured | None, timing: Timing, variants: Collection[Variant]) -> int:
@@ -229,7 +253,8 @@ def of_timing(found: Measured | None, timing: Timing, variants: Collection[Varia
     )
     peak = max(held.peak for held in [rehearsed, *each])
     alone = max((of_training(found, variant) // variant.devices for variant in variants), default=0)
-    return max(_asked(_mib(peak + rehearsed.parameters + kept + of_variants)), alone)
+    held_once = peak + rehearsed.parameters + kept + _loading(found)
+    return max(_asked(_mib(held_once + of_variants)), alone)
 
 
 def _mib(size: float) -> float:

@@ -19,10 +19,9 @@ from twinrun.figures.style import (
     note,
     note_alone,
 )
+from twinrun.figures.thinned import thinned
 from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import count
-
-MOST_STEPS = 400  # the figure is 360 points wide
 
 COLUMNS = ("step", "parameters_equal", "relative_l2")
 
@@ -100,9 +99,11 @@ def _draw(axes: Axes, pairs: Mapping[str, _Pairs], variants: Sequence[str]) -> N
     for variant, of in pairs.items():
         colour, dashes = colour_of(variant, variants), dashes_of(variant, variants)
         if not of.steps.empty:
-            steps = _thin(of.steps)
+            # Of a long training not every step has a distance.
+            steps = of.steps.dropna(subset="relative_l2")
             # A logarithmic axis has no 0, so a line begins where the pair diverges.
             visible = steps if are_equal else steps[steps["relative_l2"] > 0]
+            visible = thinned(visible, x="step", y="relative_l2")
             band(axes, visible, x="step", y="relative_l2", colour=colour, dashes=dashes)
         # An empty line for the legend: `band` draws none for a variant that has no distance.
         axes.plot([], label=f"{variant}: {of.divergence()}", color=colour, linestyle=dashes)
@@ -118,12 +119,3 @@ def _draw(axes: Axes, pairs: Mapping[str, _Pairs], variants: Sequence[str]) -> N
     # Not finite where nothing was drawn: differences may lie outside of the sampled elements.
     elif np.isfinite(axes.dataLim.y1):
         log_axis(axes.yaxis)
-
-
-def _thin(steps: pd.DataFrame) -> pd.DataFrame:
-    """Keep so many steps as a line can show, evenly spaced, the last included."""
-    # Of a long training not every step has a distance.
-    steps = steps.dropna(subset="relative_l2")
-    numbers = np.unique(steps["step"])
-    stride = max(-(-len(numbers) // MOST_STEPS), 1)  # rounded up
-    return steps[steps["step"].isin(numbers[::-1][::stride])]

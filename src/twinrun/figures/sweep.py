@@ -9,6 +9,7 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.comparison.study_records import Trial, read_ranking
 from twinrun.figures.style import MUTED, canvas, drawable, note_alone
+from twinrun.figures.thinned import thinned
 from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import measure
 from twinrun.run_files import verified
@@ -48,7 +49,9 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
             for table, colour in reversed(list(zip(tables, colours, strict=False))):
                 if name in table:
                     values = drawable(pd.to_numeric(table[name], errors="coerce"))
-                    axes.plot(table["epoch"], values, color=colour, marker="o", markersize=4)
+                    line = pd.DataFrame({"epoch": table["epoch"], "value": values})
+                    line = thinned(line.dropna(), x="epoch", y="value")
+                    axes.plot(*line.to_numpy().T, color=colour, marker="o", markersize=4)
         if not logged:
             note_alone(grid[0, 0], "the trials log nothing" if drawn else "no trial has finished")
         for trial, colour in list(zip(drawn, colours, strict=False))[:MOST_NAMED]:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from twinrun import artifacts
 from twinrun.figures.style import Dashes, band, canvas, colour_of, drawable, empty
+from twinrun.figures.thinned import KEPT, RANGES, thinned
 from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.run_files import failure_of, read_run, verified
 
@@ -48,7 +49,9 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
             axes.set(ylabel=name, xlabel="")
         for variant in drawn:
             grid[0, 0].plot([], color=colour_of(variant, variants), linewidth=2.5, label=variant)
-        grid[-1, 0].set_xlabel("epoch")
+        is_whole = metrics["epoch"].nunique() <= RANGES * KEPT
+        drawn_of = "" if is_whole else " (of each hundredth, the least and the most is drawn)"
+        grid[-1, 0].set_xlabel(f"epoch{drawn_of}")
         whole_numbers(grid[-1, 0].xaxis)
         figure.legend(loc="outside lower left", ncols=1 if len(drawn) > 2 else 2)
 
@@ -62,7 +65,7 @@ def _draw_metric(
         width = 4.5 / (1 + drawn.index(variant)) ** 0.8
         band(
             axes,
-            rows,
+            thinned(rows, x="epoch", y="value"),
             x="epoch",
             y="value",
             colour=colour_of(variant, variants),

@@ -20,6 +20,7 @@ from twinrun.config.memory import Sizes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.training.assemble import trainer_of
 from twinrun.training.batch_clock import SLOW, BatchClock, LaterSteps
+from twinrun.training.loader_processes import LoaderProcesses
 from twinrun.training.rehearsal_plan import first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
@@ -270,7 +271,9 @@ def _fingerprints(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[str, i
     return {name: fingerprint(parameter) for name, parameter in parameters}
 
 
-def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> Sizes:
+def sizes_of(
+    module: pl.LightningModule, step: FirstStep, clock: BatchClock, loading: LoaderProcesses
+) -> Sizes:
     """Measure what a training needs, after its first step."""
     parameters = list(module.parameters())
     validation, *others = clock.validations or [0.0]
@@ -280,6 +283,9 @@ def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> 
         "parameters_bytes": sum(t.nbytes for t in [*parameters, *module.buffers()]),
         "optimizer_bytes": step.optimizer_bytes,
         "batch_bytes": step.batch_bytes,
+        "loader_workers": loading.workers,
+        "loader_batches": loading.batches,
+        "worker_bytes": loading.worker_bytes,
         "peak_memory_mb": peak_memory_mb(),
         "step_seconds": round(step.seconds, 6),
         "later_step_seconds": None if later is None else round(later, 6),

@@ -31,6 +31,10 @@ from twinrun.training.constructors import (
 from twinrun.training.unsupported import wrong_package
 from twinrun.wording import shown, some, suggestion
 
+NOT_LINKED = (
+    "does not say what your command links (link_arguments): write it under `hyperparameters`, "
+    "beside `cli`"
+)
 SLIP = 0.8  # how alike two names are, in difflib's measure, of which one is likely misspelt
 
 Built = TypeVar("Built")
@@ -271,4 +275,5 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
         for name, parameter in parameters.items():
             is_needed = name in named[source] and parameter.default is parameter.empty
             if is_needed and name not in given:
-                yield f"hyperparameters.{name}: {source} needs it and has no default"
+                linked = "" if workload.cli is None else f"; {workload.cli.file} {NOT_LINKED}"
+                yield f"hyperparameters.{name}: {source} needs it and has no default{linked}"

@@ -40,6 +40,7 @@ from twinrun.training.load_workload import (
     taken_from_run,
     takers_of,
 )
+from twinrun.training.loader_processes import LoaderProcesses
 from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
@@ -194,11 +195,11 @@ def _of_step(
     if data is None:
         return
     say("one training step")
-    step = FirstStep(say=say, clock=(clock := BatchClock()))
+    step, loading = FirstStep(say=say, clock=(clock := BatchClock())), LoaderProcesses()
     try:
         of_trainer = drawn_after_module(workload, root)
         found["notes"] += [f"{part.label}: {note}" for note in of_trainer]
-        trainer = trainer_of_first_step(training, root, step, Supported(), clock)
+        trainer = trainer_of_first_step(training, root, step, Supported(), clock, loading)
         left_out = write_checkpoints_below(module, root)
         trainer.fit(module, datamodule=data)
         if trainer.enable_validation and not step.has_validated:  # no first epoch need be
@@ -218,7 +219,7 @@ def _of_step(
     evaluation = evaluate(trainer, module, data, workload)
     found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
-    found["sizes"] = sizes_of(module, step, clock)
+    found["sizes"] = sizes_of(module, step, clock, loading)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:
         found["notes"] += [f"{part.label}: {text}" for text in deviations(training, say)]
     yield from _of_metric(part, trainer, step, evaluation, found)

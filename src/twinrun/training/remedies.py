@@ -16,6 +16,8 @@ OWN_TRAINER = (
 
 NO_LOGGER = "; say logging: true in the variants"
 
+WITHOUT_LOADERS = "; name what has one, the LightningDataModule, as `data` of the workload"
+
 OF_MAPPINGS = (
     "; a mapping is a dict, unless its argument is annotated with another class "
     "(omegaconf.DictConfig, argparse.Namespace)"
@@ -24,8 +26,8 @@ OF_MAPPINGS = (
 # A loader with persistent_workers or a prefetch_factor.
 WITHOUT_WORKERS = (
     "; a run gives a data module the variant's `data_workers`, 0 by default, as its number of "
-    "workers: say `data_workers: 1` or more in the variants, or leave it to the data module "
-    "(`from_run: {data_workers: null}`)"
+    "workers, and the rehearsal, a proof and a timing give it 0: leave the number to the data "
+    "module (`from_run: {data_workers: null}`)"
 )
 
 TARGET = "_target_"  # https://hydra.cc/docs/advanced/instantiate_objects/overview/
@@ -45,6 +47,8 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return NO_LOGGER
+    if "`train_dataloader` must be implemented" in text:
+        return WITHOUT_LOADERS
     if text.startswith("'dict' object"):
         of_hydra = next((name for name, value in given.items() if _has_target(value)), None)
         if of_hydra is not None:

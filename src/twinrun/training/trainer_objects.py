@@ -25,7 +25,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
 from twinrun.trace.fingerprints import fingerprint_rng_states
 from twinrun.training.objects import class_path_of, read, wrong
-from twinrun.wording import shown
+from twinrun.wording import shown, suggestion
 
 # Names of arguments that say where a callback or a logger of Lightning's writes.
 FOLDERS = ("dirpath", "save_dir")
@@ -114,7 +114,18 @@ def wrong_in_trainer(given: TrainerArguments) -> Iterator[str]:
             yield f"{key}{reason}"
             continue
         for _, reason in wrong(_kind(key), {"it": entry}):
-            yield f"{key}: {reason}"
+            yield f"{key}: {_unknown(key, entry['class_path']) or reason}"
+
+
+def _unknown(key: str, path: str) -> str:
+    """Say what a name without a package, which none of Lightning's classes has, may have meant."""
+    known = (pl.callbacks if key.startswith("trainer.callbacks") else pl.loggers).__all__
+    if "." in path or path in known:
+        return ""
+    within = next((name for name in known if path.casefold() in name.casefold()), path)
+    meant = suggestion(within, known, list_all=False)
+    other = meant or f"; a class of your own is package.module.{path}"
+    return f"no class of Lightning's is called {shown(path)}{other}"
 
 
 def blamed(error: BaseException) -> str | None:
