@@ -37,7 +37,7 @@ class _Followed:
 
     def __init__(self, owners: Sequence[object], name: str) -> None:
         self.names = {name}
-        self._places: list[object] = []
+        self._owners: list[object] = []
         self._seen: dict[int, object] = {}  # which are kept, so that no other gets their number
         self._left = [*owners]
         while self._left:
@@ -58,7 +58,7 @@ class _Followed:
             kind = value if isinstance(value, type) else type(value)
             is_module = isinstance(value, types.ModuleType)
             if is_users(value.__name__ if is_module else kind.__module__):
-                self._places.append(value)
+                self._owners.append(value)
                 self._look_up(self.names, value)
                 # `super` comes to those of its bases.
                 for base in kind.__mro__:
@@ -72,10 +72,10 @@ class _Followed:
             names, known = set(names_in(function.__code__)), function.__globals__
             self._left += [known[name] for name in names & known.keys()]
             self.names |= names
-            for place in self._places:
-                self._look_up(names, place)
+            for owner in self._owners:
+                self._look_up(names, owner)
 
-    def _look_up(self, names: set[str], place: object) -> None:
+    def _look_up(self, names: set[str], owner: object) -> None:
         # Of a name like `__init__` each object has one of its own.
         plain = [name for name in names if not name.startswith("__")]
-        self._left += [inspect.getattr_static(place, name, None) for name in plain]
+        self._left += [inspect.getattr_static(owner, name, None) for name in plain]

@@ -22,6 +22,7 @@ from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.containers import is_really, shown
 from twinrun.hidden_content import PLAIN, content_of_plain
+from twinrun.pandas_values import is_table
 
 MOST_ENTRIES = 1 << 20  # of a list that are all looked at
 
@@ -114,7 +115,7 @@ def _content(found: Found, own: Mapping[int, str]) -> tuple[str | None, bool]:
         return f"{value.entries} {whole or value.sample.plain}", is_whole
     if isinstance(value, Order):
         return repr([shown(key, turn) for turn, key in enumerate(value.keys)]), False
-    if is_really(value, torch.Tensor) or is_really(value, np.ndarray):
+    if is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value):
         return own.get(id(value)) or content_of_array(value, counts_writes=False), True
     if isinstance(value, PLAIN):
         return repr(value), value is not None
