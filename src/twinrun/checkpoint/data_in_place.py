@@ -8,6 +8,7 @@ is looked at, evenly spaced, and how often torch has written to them.
 import itertools
 import pickle
 from collections.abc import Container, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -52,12 +53,10 @@ class Told:
             for name, value in getattr(part, "__dict__", {}).items()
             if name not in WRAPPED
         }
-        self._stateful = {id(part) for part in parts if isinstance(part, Stateful)}
+        stateful = [part for part in parts if isinstance(part, Stateful)]
+        self._stateful = {id(each) for part in stateful for each in (part, *type(part).__mro__)}
         # The attributes of a stream are seen as positions (see `stream_position`).
-        self._parts = {id(part) for part in parts if isinstance(part, Stateful) or is_stream(part)}
-        self._parts |= {
-            id(kind) for part in parts if isinstance(part, Stateful) for kind in type(part).__mro__
-        }
+        self._parts = self._stateful | {id(part) for part in parts if is_stream(part)}
         # Plain values in a user's own parts are seen as attributes (see `plain_attributes`).
         own = [part for part in parts if not type(part).__module__.startswith((*OURS, "torch."))]
         self._own = {id(part) for part in own}
@@ -223,7 +222,7 @@ def _content_in_table(part: object) -> str:
     return content_of_plain(values) or look(values, ())
 
 
-def content_of_array(value: object, *, counts_writes: bool = True) -> str:
+def content_of_array(value: Any, *, counts_writes: bool = True) -> str:
     """Hash one, of a large one a part.
 
     Args:

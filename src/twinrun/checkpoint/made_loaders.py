@@ -46,7 +46,7 @@ def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
     Args:
         trainer: of the training.
         before: as of `held_before`, just before they were made. A dictionary of it may be a cache,
-            which a resumed training fills anew.
+            which a resumed training fills anew. Nothing where they are made once.
     """
     loaders, module = training_loaders(trainer), trainer.lightning_module
     tensors = [*module.named_parameters(), *module.named_buffers()]
@@ -64,8 +64,8 @@ def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
         held = _held(each)
         is_new = id(each.owner) not in before and id(held) not in before
         content, is_whole = _content(each, own)
-        # What says itself where it is is told so later.
-        if content is not None and (is_new or not told.says(each)):
+        # What says itself where it is is told so later; if it is kept, it may be elsewhere by now.
+        if content is not None and ((before and is_new) or not told.says(each)):
             turn = counts[each.name] = counts.get(each.name, 0) + 1
             kind = type(each.value).__name__ if held is not None else ""
             made[f"{each.name} {kind} {turn}"] = content, is_whole, is_new
