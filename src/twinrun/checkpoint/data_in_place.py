@@ -38,6 +38,7 @@ from twinrun.pandas_values import parts_of as parts_of_table
 from twinrun.plain_tensors import bare
 
 MOST_OBJECTS = 1 << 12  # of an array of them, evenly spaced
+MOST_TEXTS = 1 << 16  # of a column of them, evenly spaced
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 
 
@@ -218,7 +219,8 @@ def _content_on_gpu(value: torch.Tensor, version: str) -> str:
 def _content_in_table(part: object) -> str:
     if is_table(part) or (isinstance(part, np.ndarray) and not part.dtype.hasobject):
         return content_of_array(part)
-    values = part.tolist() if isinstance(part, np.ndarray) else part
+    is_array = isinstance(part, np.ndarray)
+    values = part[:: -(-part.size // MOST_TEXTS) or 1].tolist() if is_array else part
     return content_of_plain(values) or look(values, ())
 
 
