@@ -5,10 +5,12 @@ measured or walked (e3nn's `Irreps` is a tuple without a length), and an object 
 list that is none.
 """
 
+import argparse
 import collections
 import enum
 import io
 import sys
+import threading
 import types
 from collections.abc import Set
 from contextlib import suppress
@@ -20,6 +22,9 @@ _KINDS = (dict, list, tuple)
 _LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _SHOWN = frozenset((*_PLAIN, complex, tuple))
+# Of the standard library, and hold what a user puts there: by class, and by module.
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
+_OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
 _OF_TORCH = {("torch", "Size"), ("torch", "dtype"), ("torch", "device")}
 
 Container = list[object] | tuple[object, ...] | dict[object, object]
@@ -95,6 +100,15 @@ def attributes_of(value: object) -> dict[str, object]:
                 with suppress(AttributeError):  # not set yet
                     found[name] = member.__get__(value)
     return found
+
+
+def holds_for_users(value: object) -> bool:
+    """Say whether an object of the standard library is there to hold what a user puts into it.
+
+    >>> holds_for_users(types.SimpleNamespace()), holds_for_users(collections.UserDict())
+    (True, True)
+    """
+    return isinstance(value, _NAMESPACES) or type(value).__module__ in _OF_HOLDERS
 
 
 def is_hidden_iterator(value: object) -> bool:

@@ -1,6 +1,14 @@
 """Tables, columns and indices of pandas, as the arrays that they are made of."""
 
 import sys
+from typing import Any
+
+
+def is_table(value: object) -> bool:
+    """Say whether it is a table, a column or an index of pandas."""
+    pandas = _pandas()
+    kinds = (pandas.DataFrame, pandas.Series, pandas.Index) if pandas is not None else ()
+    return isinstance(value, kinds)
 
 
 def parts_of(value: object) -> list[tuple[str, object]] | None:
@@ -10,8 +18,7 @@ def parts_of(value: object) -> list[tuple[str, object]] | None:
     >>> [name for name, _ in parts_of(pd.DataFrame({"a": [1]}))]
     ['columns', 'index', 'attrs', '0']
     """
-    pandas = sys.modules.get("pandas")  # not imported for those whose batches hold none of it
-    if pandas is None or not hasattr(pandas, "Index"):  # or is on its way
+    if (pandas := _pandas()) is None:
         return None
     if isinstance(value, pandas.DataFrame):
         columns = [(str(column), value.iloc[:, column]) for column in range(value.shape[1])]
@@ -28,3 +35,9 @@ def parts_of(value: object) -> list[tuple[str, object]] | None:
     # Of times and periods the numbers: with a zone they would be objects.
     times = getattr(value, "asi8", None)
     return [*named, ("values", value.to_numpy() if times is None else times)]
+
+
+def _pandas() -> Any:
+    """Return pandas if it is imported: not for those whose data hold none of it, nor on its way."""
+    pandas = sys.modules.get("pandas")
+    return pandas if hasattr(pandas, "Index") else None

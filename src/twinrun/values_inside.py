@@ -4,11 +4,9 @@ Of a user's objects all of it is come to, wherever they lie: in long lists, in s
 keys. Where there are too many, or they lie too deep, this is said.
 """
 
-import argparse
 import contextvars
 import dataclasses
 import logging
-import threading
 import types
 import weakref
 from collections import deque
@@ -26,6 +24,7 @@ from twinrun.batches import LEAVES, leaves
 from twinrun.containers import (
     attributes_of,
     entries,
+    holds_for_users,
     is_container,
     is_hidden_iterator,
     is_really,
@@ -45,9 +44,6 @@ MOST_OBJECTS = 50_000  # of a user's own in an attribute, and as many of librari
 # Theirs that hold a user's data; of a loader its data and in which order they come.
 _OF_DATA = ("torch.utils.data.dataset", "torch.utils.data.sampler", "torch.utils.data.distributed")
 _OF_LOADERS = ("dataset", "sampler", "batch_sampler")
-# Of the standard library, and hold what a user puts there: by class, and by module.
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
-_OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
 # What a function does stands in its code.
 _CODE = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 _CODE += (types.MethodWrapperType,)
@@ -290,5 +286,4 @@ class _Walk:
         """Return how many objects of libraries are around what this one holds."""
         if is_users or is_really(value, torch.nn.Module | Optimizer):
             return 0
-        is_holder = isinstance(value, _NAMESPACES) or type(value).__module__ in _OF_HOLDERS
-        return self._others + (not is_holder)
+        return self._others + (not holds_for_users(value))

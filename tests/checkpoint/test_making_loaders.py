@@ -1,5 +1,7 @@
 """Loaders that are made from what a training has learnt, drawn or been told, and made again."""
 
+import functools
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -154,6 +156,80 @@ class ByHelper(SortedPoints):
         return 40 + 2 * seen_by(self.trainer)
 
 
+def loader_of(data):
+    """Make a loader of as many samples as the training has steps, of a data module."""
+    rows = data.inputs.norm(dim=1).argsort()[: 40 + 2 * data.trainer.global_step]
+    return DataLoader(Subset(TensorDataset(data.inputs, data.targets), rows.tolist()), 16)
+
+
+class Maker:
+    """Has the work of a data module's method."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def make(self):
+        return loader_of(self.data)
+
+    __call__ = make
+
+
+class ByMaker(Points):
+    def setup(self, stage):
+        self.maker = Maker(self)
+
+    def train_dataloader(self):
+        return self.maker.make()
+
+
+class ByCalling(ByMaker):
+    def train_dataloader(self):
+        return self.maker()
+
+
+class ByPartial(Points):
+    def setup(self, stage):
+        self.train_dataloader = functools.partial(loader_of, self)
+
+
+class ByCached(Points):
+    @functools.cached_property
+    def loader(self):
+        return loader_of(self)
+
+    def train_dataloader(self):
+        return self.loader
+
+
+class ByBuffer(SortedPoints):
+    """Asks a buffer of the network, by no name of the Trainer's."""
+
+    def setup(self, stage):
+        self.networks = [self.trainer.lightning_module]
+
+    def count(self):
+        return 40 + 2 * int(self.networks[0].calls)
+
+
+def consumed_of(data):
+    return data.consumed
+
+
+class SkipsByHelper(SortedPoints):
+    """Is told where it is, which a function reads."""
+
+    consumed = 0
+
+    def count(self):
+        return 65 + consumed_of(self) % 5
+
+    def state_dict(self):
+        return {"consumed": 2 * self.trainer.global_step}
+
+    def load_state_dict(self, state):
+        self.consumed = state["consumed"]
+
+
 class Relabelled(TensorDataset):
     def __init__(self, inputs, targets, trainer):
         super().__init__(inputs, targets.clone())
@@ -231,9 +307,10 @@ def test_they_are_so_in_mid_epoch(tmp_path, data, module):
 
 
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (8, 7)])
-def test_a_data_module_is_told_what_it_was_told(tmp_path, kill, at):
+@pytest.mark.parametrize("data", [Skips, SkipsByHelper])
+def test_a_data_module_is_told_what_it_was_told(tmp_path, data, kill, at):
     """Red before: it began behind what had been trained, and that was replayed beside."""
-    assert_resumed(tmp_path, [at], kills=[kill], data=Skips, module=Small)
+    assert_resumed(tmp_path, [at], kills=[kill], data=data, module=Small)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +322,9 @@ def test_a_data_module_is_told_what_it_was_told(tmp_path, kill, at):
         (ByStep, Small, "global_step of the Trainer"),
         (ByMetric, Small, "callback_metrics of the Trainer"),
         (ByCallback, Counted, "callbacks of the Trainer"),
+        (ByMaker, Small, "global_step of the Trainer"),
+        (ByCalling, Small, "global_step of the Trainer"),
+        (ByPartial, Small, "global_step of the Trainer"),
     ],
 )
 def test_what_changes_in_the_epoch_has_none_in_mid_epoch(tmp_path, data, module, name):
@@ -279,6 +359,10 @@ def test_loaders_that_are_made_otherwise_are_noticed(tmp_path, data, kill, name)
         (ByStep, 2, {}, "Subset.indices"),
         (ByEpoch, 5, {}, "Subset.indices"),
         (HardestByCall, 7, {}, "TensorDataset.tensors"),
+        (ByMaker, 2, {}, "Subset.indices"),
+        (ByPartial, 5, {}, "Subset.indices"),
+        (ByCached, 2, {}, "Subset.indices"),
+        (ByBuffer, 2, {}, "Subset.indices"),
     ],
 )
 def test_those_of_the_first_epoch_are_compared_too(tmp_path, data, kill, options, name):

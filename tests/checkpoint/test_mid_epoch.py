@@ -3,6 +3,7 @@
 import functools
 import itertools
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -430,18 +431,25 @@ def test_what_stands_against_mid_epoch_alone_leaves_the_starts_of_epochs(
     assert [file.name for file in tmp_path.glob("*.ckpt")] == ["epoch2.ckpt"]
 
 
+class ReadsAFile(TensorDataset):
+    def __getitem__(self, row):
+        inputs, targets = super().__getitem__(row)
+        return inputs + float(Path("shift").read_text()), targets
+
+
 class OtherData(Points):
-    """Its rows are others in each process."""
+    """Its rows follow from a file."""
 
-    shift = itertools.count()
-
-    def setup(self, stage):
-        self.inputs = self.inputs + next(self.shift)
+    def train_dataloader(self):
+        return DataLoader(ReadsAFile(self.inputs, self.targets), 16, shuffle=True)
 
 
-def test_data_that_are_others_cost_one_attempt(tmp_path):
+def test_data_that_are_others_cost_one_attempt(tmp_path, monkeypatch):
     """Wherever the difference comes from: all that was read is compared, and not the next alone."""
+    monkeypatch.chdir(tmp_path)
+    Path("shift").write_text("0")
     fit(tmp_path, OtherData, Small, kill=3, in_epoch=every(2))
+    Path("shift").write_text("1")
     how = "the data does not go on where it was: the batches before the stop were other ones"
     with pytest.raises(TwinrunError, match=how):
         fit(tmp_path, OtherData, Small)

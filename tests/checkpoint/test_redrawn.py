@@ -1,9 +1,14 @@
 """Lists of data that are redrawn while a training runs are a reason to write no checkpoint."""
 
+import array
+import collections
 import dataclasses
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from resumed import assert_resumed, fit
@@ -180,3 +185,100 @@ def test_a_long_list_that_is_filled_as_it_is_read_is_none(tmp_path, kill, at):
 @pytest.mark.parametrize("data", [PointsInRows, PointsInDicts, PointsInTuples])
 def test_samples_that_hold_a_tensor_are_no_reason_and_may_be_filled_too(tmp_path, data):
     assert_resumed(tmp_path, [6], kills=[7], data=data)
+
+
+class Holds(Dataset):
+    """Holds something beside its rows."""
+
+    def __init__(self, inputs, targets, held):
+        self.inputs, self.targets, self.held = inputs, targets, held
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, index):
+        return self.inputs[index], self.targets[index]
+
+
+def holding(make):
+    class PointsThatHold(Points):
+        def setup(self, stage):
+            self.data = Holds(self.inputs, self.targets, make())
+
+        def train_dataloader(self):
+            return DataLoader(self.data, 16)
+
+    return PointsThatHold
+
+
+def table():
+    return pd.DataFrame(
+        {"y": [0.5] * 70, "name": ["a"] * 70, "kind": pd.Categorical(["a", "b"] * 35)}
+    )
+
+
+def nested():
+    return {"a": {"b": {"c": {"tensor": torch.zeros(1), "y": 0.0}}}}
+
+
+def rows_of(make):
+    return lambda: [make() for _ in range(70)]
+
+
+HELD = {
+    "column of numbers": (table, lambda held: held.__setitem__("y", held["y"] + 1)),
+    "number in a table": (table, lambda held: held.loc.__setitem__((60, "y"), 0.0)),
+    "text in a table": (table, lambda held: held.loc.__setitem__((60, "name"), "b")),
+    "kind in a table": (table, lambda held: held.loc.__setitem__((60, "kind"), "b")),
+    "index": (table, lambda held: setattr(held, "index", held.index[::-1])),
+    "series": (
+        lambda: {"y": pd.Series([0.0] * 70)},
+        lambda held: held["y"].iloc.__setitem__(60, 1.0),
+    ),
+    "set": (set, lambda held: held.add(60)),
+    "array of Python's": (lambda: array.array("i", [1] * 70), lambda held: held.append(2)),
+    "sets": (rows_of(set), lambda held: held[60].add(1)),
+    "bytes": (rows_of(lambda: bytearray(3)), lambda held: held[60].append(1)),
+    "namespaces": (
+        rows_of(lambda: SimpleNamespace(x=torch.zeros(1), y=0.0)),
+        lambda held: setattr(held[60], "y", 1.0),
+    ),
+    "mappings": (
+        rows_of(lambda: collections.UserDict(x=torch.zeros(1), y=0.0)),
+        lambda held: held[60].update(y=1.0),
+    ),
+    "deep": (rows_of(nested), lambda held: held[60]["a"]["b"]["c"].update(y=1.0)),
+    "long rows": (rows_of(lambda: [0] * 512), lambda held: held.__setitem__(60, [1] * 512)),
+    "shuffled long rows": (
+        lambda: [[row] * 512 for row in range(70)],
+        lambda held: held.reverse(),
+    ),
+    "long row beside a tensor": (
+        rows_of(lambda: {"tensor": torch.zeros(1), "y": [0] * 512}),
+        lambda held: held[60]["y"].append(1),
+    ),
+    "array of objects": (
+        rows_of(lambda: np.array([{"y": 0}, None])),
+        lambda held: held[60][0].update(y=1),
+    ),
+    "tensor in a library's object": (
+        rows_of(lambda: torch.distributions.Bernoulli(torch.zeros(1))),
+        lambda held: held[60].probs.add_(1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_a_dataset_holds_and_is_written_to_is_named(tmp_path, name):
+    """Red before: a checkpoint was written, and the resumed training had what there was before."""
+    make, change = HELD[name]
+    redraws = redrawing(lambda data, _: change(data.held))
+    _, _, said = fit(tmp_path, holding(make), redraws, minutes=0)
+    assert [text.partition(" changes")[0] for text in said] == [
+        "no checkpoints are written: Holds.held" + ("['y']" if name == "series" else "")
+    ]
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_so_is_none_that_is_only_read(tmp_path, name):
+    assert_resumed(tmp_path, [7], kills=[8], data=holding(HELD[name][0]), module=Small)

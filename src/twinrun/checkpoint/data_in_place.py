@@ -8,6 +8,7 @@ is looked at, evenly spaced, and how often torch has written to them.
 import itertools
 import pickle
 from collections.abc import Container, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -31,10 +32,13 @@ from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
 from twinrun.containers import is_hidden_iterator, is_really
 from twinrun.generators import GENERATORS, state_of
-from twinrun.hidden_content import PLAIN
+from twinrun.hidden_content import ESCAPED, PLAIN, content_of_plain
+from twinrun.pandas_values import is_table
+from twinrun.pandas_values import parts_of as parts_of_table
 from twinrun.plain_tensors import bare
 
 MOST_OBJECTS = 1 << 12  # of an array of them, evenly spaced
+MOST_TEXTS = 1 << 16  # of a column of them, evenly spaced
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 
 
@@ -50,19 +54,13 @@ class Told:
             for name, value in getattr(part, "__dict__", {}).items()
             if name not in WRAPPED
         }
-        self._stateful = {id(part) for part in parts if isinstance(part, Stateful)}
+        stateful = [part for part in parts if isinstance(part, Stateful)]
+        self._stateful = {id(each) for part in stateful for each in (part, *type(part).__mro__)}
         # The attributes of a stream are seen as positions (see `stream_position`).
-        self._parts = {id(part) for part in parts if isinstance(part, Stateful) or is_stream(part)}
-        self._parts |= {
-            id(kind) for part in parts if isinstance(part, Stateful) for kind in type(part).__mro__
-        }
-        # A user's own parts are seen as attributes (see `plain_attributes`).
-        self._names = {
-            f"{type(part).__name__}.{name}"
-            for part in parts
-            if not type(part).__module__.startswith((*OURS, "torch."))
-            for name in getattr(part, "__dict__", {})
-        }
+        self._parts = self._stateful | {id(part) for part in parts if is_stream(part)}
+        # Plain values in a user's own parts are seen as attributes (see `plain_attributes`).
+        own = [part for part in parts if not type(part).__module__.startswith((*OURS, "torch."))]
+        self._own = {id(part) for part in own}
 
     def says(self, found: Found) -> bool:
         """Say whether a part that says itself where it is holds it."""
@@ -71,7 +69,7 @@ class Told:
     def tells(self, found: Found) -> bool:
         """Say whether a number or a container is one of these."""
         owner = id(found.owner)
-        is_seen = owner in self.values or owner in self._parts or found.name in self._names
+        is_seen = owner in self.values or owner in self._parts or owner in self._own
         return is_seen or isinstance(found.owner, IterableDataset)
 
 
@@ -139,7 +137,7 @@ class DataLooks:
 
     def _add(self, found: Found, told: Container[int]) -> None:
         owner, name, value = found.owner, found.name, found.value
-        is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray)
+        is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value)
         if is_array and id(value) not in told:
             self.seen[id(value)] = value
             content = self._contents.get(id(value)) or content_of_array(value)
@@ -218,13 +216,24 @@ def _content_on_gpu(value: torch.Tensor, version: str) -> str:
     return f"{version} {digest(value.detach().reshape(-1)[::every])}"
 
 
-def content_of_array(value: torch.Tensor | np.ndarray, *, counts_writes: bool = True) -> str:
+def _content_in_table(part: object) -> str:
+    if is_table(part) or (isinstance(part, np.ndarray) and not part.dtype.hasobject):
+        return content_of_array(part)
+    is_array = isinstance(part, np.ndarray)
+    values = part[:: -(-part.size // MOST_TEXTS) or 1].tolist() if is_array else part
+    return content_of_plain(values) or look(values, ())
+
+
+def content_of_array(value: Any, *, counts_writes: bool = True) -> str:
     """Hash one, of a large one a part.
 
     Args:
-        value: the tensor or array.
+        value: the tensor, the array, or an object of pandas.
         counts_writes: whether a large tensor is another one when it has been written to.
     """
+    if is_table(value):
+        found = [(name, _content_in_table(part)) for name, part in parts_of_table(value) or ()]
+        return xxhash.xxh3_64_hexdigest(repr(found).encode(errors=ESCAPED))
     if isinstance(value, torch.Tensor):
         value = bare(value)
         is_counted = counts_writes and not value.is_inference()

@@ -17,13 +17,13 @@ import torch
 import xxhash
 
 from twinrun.checkpoint.users_code import attributes_seen, is_users
-from twinrun.containers import entries, is_container, size_of
-from twinrun.hidden_content import KINDS, NUMBERS, content_of_plain
+from twinrun.containers import entries, holds_for_users, is_container, is_really, size_of
+from twinrun.hidden_content import KINDS, NUMBERS, PLAIN, UNORDERED, content_of_plain
 
 MOST = 1 << 12  # entries that are looked at
-_MOST_INSIDE = 64  # of a list that is an entry
+_MOST_INSIDE = 64  # of a container in an entry, evenly spaced
 _MOST_NUMBERS = 1 << 10  # of a tensor in an entry, evenly spaced
-_DEEPEST = 2  # rows inside each other
+_DEEPEST = 4  # rows and objects inside each other
 
 
 class Sample(NamedTuple):
@@ -54,35 +54,60 @@ def sample_of(container: Any) -> Sample:
     >>> before.is_other(sample_of([1, 2, 3])), before.is_other(sample_of([3, None, 1]))
     (False, True)
     """
-    is_deque = isinstance(container, deque)
-    every = -(-(len(container) if is_deque else size_of(container)) // MOST) or 1
-    if is_deque or type(container) in (list, tuple):
-        found = list(islice(container, 0, None, every))
-    else:
-        found = [item for _, item in entries(container)[::every]]
+    found = [item for _, item in _spaced(container, MOST)]
     return Sample(tuple(dict(_parts(item)) for item in found), tuple(map(_other, found)))
 
 
-def _parts(item: Any, where: str = "", deeper: int = _DEEPEST) -> Iterator[tuple[str, str]]:
-    """Yield what plain values, short containers of such and tensors lie in an entry, and where."""
-    if item is None:
+def _spaced(container: Any, most: int) -> list[tuple[object, object]]:
+    """Return entries beside their keys, evenly spaced."""
+    size = _size(container)
+    every = -(-size // most) or 1
+    if isinstance(container, np.ndarray):
+        return list(enumerate(container.flat[::every].tolist()))
+    if isinstance(container, deque) or type(container) in (list, tuple):
+        return list(enumerate(islice(container, 0, None, every)))
+    return entries(container)[::every]
+
+
+def _size(container: Any) -> int:
+    if isinstance(container, np.ndarray):
+        return container.size
+    return len(container) if isinstance(container, deque) else size_of(container)
+
+
+def _parts(
+    item: Any, where: str = "", deeper: int = _DEEPEST, *, in_library: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield what lies in an entry, and where; of a library's object tensors and arrays alone."""
+    is_array = type(item) is np.ndarray
+    if item is None or (in_library and isinstance(item, (*PLAIN, *NUMBERS, PurePath, *UNORDERED))):
         return
-    is_row = type(item) in (list, tuple) and len(item) <= _MOST_INSIDE
-    is_plain = type(item) in KINDS or (is_row and KINDS.issuperset(map(type, item)))
-    if is_plain or isinstance(item, (*NUMBERS, PurePath)):
+    if type(item) in KINDS or isinstance(item, (*NUMBERS, PurePath)):
         yield where, repr(item)
-    elif type(item) is torch.Tensor or (type(item) is np.ndarray and not item.dtype.hasobject):
+    elif isinstance(item, UNORDERED):
+        yield where, content_of_plain(item) or str(len(item))
+    elif type(item) is bytearray:
+        yield where, _numbers(np.frombuffer(item, np.uint8))
+    elif type(item) is torch.Tensor or (is_array and not item.dtype.hasobject):
         with suppress(Exception):  # of a kind that NumPy does not have, say
             yield where, _numbers(item)
-    elif is_container(item) and size_of(item) <= _MOST_INSIDE:
-        if (content := content_of_plain(item)) is not None:
-            yield where, content
-            return
-        for key, inner in entries(item) if deeper else ():
-            yield from _parts(inner, f"{where}[{key!r:.99}]", deeper - 1)
-    elif deeper and is_users(type(item).__module__) and not callable(item):
+    elif is_array or is_container(item) or isinstance(item, deque):
+        size, found = _size(item), _spaced(item, _MOST_INSIDE)
+        is_dict = is_container(item) and is_really(item, dict)
+        values = [inner for _, inner in found]
+        # A long dictionary may be a cache, to which more comes.
+        content = content_of_plain(item if is_dict and size <= _MOST_INSIDE else values)
+        if content is not None and not (is_dict and size > _MOST_INSIDE):
+            if not in_library:
+                yield where, f"{size} {content}"
+        elif deeper:
+            for key, inner in found:
+                called = f"{where}[{key!r:.99}]"
+                yield from _parts(inner, called, deeper - 1, in_library=in_library)
+    elif deeper and not callable(item):
+        in_library = not is_users(type(item).__module__) and not holds_for_users(item)
         for name, inner in attributes_seen(item).items():
-            yield from _parts(inner, f"{where}.{name}", deeper - 1)
+            yield from _parts(inner, f"{where}.{name}", deeper - 1, in_library=in_library)
 
 
 def _numbers(value: torch.Tensor | np.ndarray) -> str:

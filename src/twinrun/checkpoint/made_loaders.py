@@ -22,6 +22,7 @@ from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.containers import is_really, shown
 from twinrun.hidden_content import PLAIN, content_of_plain
+from twinrun.pandas_values import is_table
 
 MOST_ENTRIES = 1 << 20  # of a list that are all looked at
 
@@ -45,7 +46,7 @@ def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
     Args:
         trainer: of the training.
         before: as of `held_before`, just before they were made. A dictionary of it may be a cache,
-            which a resumed training fills anew.
+            which a resumed training fills anew. Nothing where they are made once.
     """
     loaders, module = training_loaders(trainer), trainer.lightning_module
     tensors = [*module.named_parameters(), *module.named_buffers()]
@@ -63,8 +64,8 @@ def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
         held = _held(each)
         is_new = id(each.owner) not in before and id(held) not in before
         content, is_whole = _content(each, own)
-        # What says itself where it is is told so later.
-        if content is not None and (is_new or not told.says(each)):
+        # What says itself where it is is told so later; if it is kept, it may be elsewhere by now.
+        if content is not None and ((before and is_new) or not told.says(each)):
             turn = counts[each.name] = counts.get(each.name, 0) + 1
             kind = type(each.value).__name__ if held is not None else ""
             made[f"{each.name} {kind} {turn}"] = content, is_whole, is_new
@@ -114,7 +115,7 @@ def _content(found: Found, own: Mapping[int, str]) -> tuple[str | None, bool]:
         return f"{value.entries} {whole or value.sample.plain}", is_whole
     if isinstance(value, Order):
         return repr([shown(key, turn) for turn, key in enumerate(value.keys)]), False
-    if is_really(value, torch.Tensor) or is_really(value, np.ndarray):
+    if is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value):
         return own.get(id(value)) or content_of_array(value, counts_writes=False), True
     if isinstance(value, PLAIN):
         return repr(value), value is not None

@@ -15,6 +15,7 @@ import pytorch_lightning as pl
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from twinrun.checkpoint.followed_names import names_behind
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.made_loaders import Made, held_before, made_loaders, unlike
 from twinrun.checkpoint.plain_attributes import (
@@ -24,7 +25,6 @@ from twinrun.checkpoint.plain_attributes import (
 )
 from twinrun.checkpoint.replayed_data import data_told
 from twinrun.checkpoint.stream_position import telling_data
-from twinrun.checkpoint.users_code import functions_in, is_users, names_in
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
 
 _WEIGHTS = {"forward", "parameters", "named_parameters", "state_dict"}
@@ -44,7 +44,7 @@ class Making(TypedDict):
     data: list[dict[str, Any]]
     """What the data module says of itself, if its class does."""
     made: Made
-    """The loaders, if they may be made from what changes while a training runs."""
+    """The loaders, if no data module brings them to what it is told."""
 
 
 class MakingLoaders:
@@ -89,7 +89,9 @@ class MakingLoaders:
             # Hooks that begin a training find what they would find without these loaders.
             for name, held in shown.items() if restored is not None else ():
                 vars(trainer._logger_connector)[name] = held
-        is_of_trainer = not _OF_TRAINER.isdisjoint(_named_by_loaders(trainer))
+        # A data module with a state may be told of later data than those that it begins with.
+        names = _named_by_loaders(trainer) if telling_data(trainer) is not None else _OF_TRAINER
+        is_of_trainer = not _OF_TRAINER.isdisjoint(names)
         if is_reloaded or is_of_trainer or self._asked is not None:
             self.noted["made"] = made_loaders(trainer, before)
         if restored is not None and restored.get("making") is not None:
@@ -139,15 +141,6 @@ def _set_by_state(data: pl.LightningDataModule) -> set[str]:
 
 
 def _named_by_loaders(trainer: pl.Trainer) -> set[str]:
-    """Name what the methods name that make the training loaders, and the methods that these do."""
+    """Name what the code names that makes the training loaders."""
     owners = (trainer.lightning_module, vars(trainer).get("datamodule"))
-    found, names = set[str](), ["train_dataloader"]
-    while names:
-        name = names.pop()
-        for owner in owners:
-            for function in functions_in(inspect.getattr_static(type(owner), name, None)):
-                code = getattr(function, "__code__", None)
-                if code is not None and is_users(getattr(function, "__module__", None)):
-                    names += set(names_in(code)) - found
-                    found |= set(names_in(code))
-    return found
+    return names_behind(owners, "train_dataloader")

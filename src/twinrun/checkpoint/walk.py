@@ -4,12 +4,10 @@ Attributes, closures, arguments of partials and defaults, the objects of bound m
 into what is a user's, not a library's.
 """
 
-import argparse
 import collections
 import contextvars
 import functools
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Iterator
@@ -34,6 +32,7 @@ from twinrun.checkpoint.users_code import (
 )
 from twinrun.containers import (
     entries,
+    holds_for_users,
     is_container,
     is_hidden_iterator,
     is_really,
@@ -42,14 +41,12 @@ from twinrun.containers import (
 )
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS, PLAIN, UNORDERED, content_of, content_of_plain
+from twinrun.pandas_values import is_table
 
 MOST, DEEPEST = 50_000, 12
 MOST_NAMED = 256  # entries of a container that are told apart: hyperparameters may be many
 _NEVER = (pl.Trainer, pl.LightningModule, pl.LightningDataModule, types.ModuleType)
 LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
-# Hold what a user puts there: by class, and by module.
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
-_OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 # By these a name in a text may ask for anything: of a file that is named, or of its own.
@@ -142,7 +139,7 @@ class Walk:
             yield from self.variables_of(value)
             return
         # An array that two hold may be exchanged in one of them.
-        is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray)
+        is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value)
         if not is_array and not isinstance(value, self.never) and not self._in_library:
             yield Found(owner, called, Holder(value))
         if isinstance(value, self.never) or not deeper or not (self.is_new(value) or is_array):
@@ -195,9 +192,7 @@ class Walk:
         if not attributes and (content := content_of(value)) is not None:
             yield Found(value, called, content)
             return
-        is_of_library = not is_users(kind.__module__)
-        is_of_library &= not isinstance(value, _NAMESPACES)
-        is_of_library &= kind.__module__ not in _OF_HOLDERS
+        is_of_library = not is_users(kind.__module__) and not holds_for_users(value)
         self._in_library += is_of_library
         for name, item in attributes.items():
             yield from self.value(value, item, f"{kind.__name__}.{name}", deeper - 1)

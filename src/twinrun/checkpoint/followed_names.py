@@ -1,0 +1,81 @@
+"""What code names that is called by a name: a method, and all functions of a user's behind it.
+
+Helpers in another file, objects in attributes and their methods, classes that are made there,
+properties, partials, and what a decorator has wrapped.
+"""
+
+import functools
+import inspect
+import types
+from collections.abc import Sequence
+from contextlib import suppress
+
+from twinrun.checkpoint.users_code import is_users, names_in
+from twinrun.containers import entries, is_container, size_of
+
+_MOST = 64  # entries of a container in which functions are looked for
+# Where an object is called, and a class.
+_CALLED = (("__call__",), ("__init__", "__new__", "__post_init__"))
+_AROUND = (functools.partial, functools.partialmethod, functools.cached_property)
+_AROUND += (types.MethodType, property, staticmethod, classmethod, type(functools.cache(len)))
+_INSIDE = ("func", "args", "keywords", "__func__", "__self__", "fget", "__wrapped__")
+
+
+def names_behind(owners: Sequence[object], name: str) -> set[str]:
+    """Name all that is named by the code behind a name, as far as it is a user's.
+
+    Args:
+        owners: whose attribute it is.
+        name: of the attribute.
+    """
+    followed = _Followed(owners, name)
+    return followed.names - {name}
+
+
+class _Followed:
+    """Follows names; those of an object are looked up in each object that has been come to."""
+
+    def __init__(self, owners: Sequence[object], name: str) -> None:
+        self.names = {name}
+        self._owners: list[object] = []
+        self._seen: dict[int, object] = {}  # which are kept, so that no other gets their number
+        self._left = [*owners]
+        while self._left:
+            value = self._left.pop()
+            if id(value) not in self._seen:
+                self._seen[id(value)] = value
+                self._follow(value)
+
+    def _follow(self, value: object) -> None:
+        if isinstance(value, types.FunctionType):
+            self._read(value)
+        elif isinstance(value, _AROUND):
+            self._left += [getattr(value, name, None) for name in _INSIDE]
+        elif is_container(value):
+            if size_of(value) <= _MOST:
+                self._left += [item for _, item in entries(value)]
+        else:
+            kind = value if isinstance(value, type) else type(value)
+            is_module = isinstance(value, types.ModuleType)
+            if is_users(value.__name__ if is_module else kind.__module__):
+                self._owners.append(value)
+                self._look_up(self.names, value)
+                # `super` comes to those of its bases.
+                for base in kind.__mro__:
+                    self._left += [vars(base).get(n) for n in _CALLED[kind is value]]
+
+    def _read(self, function: types.FunctionType) -> None:
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # not set yet
+                self._left.append(cell.cell_contents)
+        if is_users(function.__module__):
+            names, known = set(names_in(function.__code__)), function.__globals__
+            self._left += [known[name] for name in names & known.keys()]
+            self.names |= names
+            for owner in self._owners:
+                self._look_up(names, owner)
+
+    def _look_up(self, names: set[str], owner: object) -> None:
+        # Of a name like `__init__` each object has one of its own.
+        plain = [name for name in names if not name.startswith("__")]
+        self._left += [inspect.getattr_static(owner, name, None) for name in plain]
