@@ -734,7 +734,7 @@ class Sharp(Small):
         return Twice(self.parameters(), lr=0.1)
 
 
-class Averaged(Small):
+class AveragedByLightning(Small):
     """Lightning averages its weights, and computes its statistics anew in an epoch at the end."""
 
     def __init__(self):
@@ -761,7 +761,7 @@ class Listed(Points):
         (Manual, Points, 2, "accumulate: Manual optimizes manually"),
         (Lbfgs, Points, 2, "accumulate: LBFGS computes the gradients of a step several times"),
         (Sharp, Points, 2, "accumulate: Twice computes the gradients of a step several times"),
-        (Averaged, Points, 2, "accumulate: StochasticWeightAveraging adds an epoch for the"),
+        (AveragedByLightning, Points, 2, "accumulate: StochasticWeightAveraging adds an epoch for the"),
         (Small, Points, 7, "accumulate: a mini-batch of 6 is not enough for 7 micro-batches"),
         (Small, Strings, 2, "accumulate: a mini-batch holds a str, where tensors are needed"),
         (Small, Listed, 2, "accumulate: train_dataloader gives a list"),

@@ -110,7 +110,7 @@ READ: dict[str, Callable[[], object]] = {
     "NumPy": _numpys_state,
     "torch": lambda: torch.get_rng_state().numpy().tobytes(),
 }
-# What a resumed training goes on with.
+# What a checkpoint holds of it.
 KEPT = ("in_steps", "for_data", "for_workers")
 
 
