@@ -761,7 +761,7 @@ class Listed(Points):
         (Manual, Points, 2, "accumulate: Manual optimizes manually"),
         (Lbfgs, Points, 2, "accumulate: LBFGS computes the gradients of a step several times"),
         (Sharp, Points, 2, "accumulate: Twice computes the gradients of a step several times"),
-        (AveragedByLightning, Points, 2, "accumulate: StochasticWeightAveraging adds an epoch for the"),
+        (AveragedByLightning, Points, 2, "accumulate: StochasticWeightAveraging adds an epoch"),
         (Small, Points, 7, "accumulate: a mini-batch of 6 is not enough for 7 micro-batches"),
         (Small, Strings, 2, "accumulate: a mini-batch holds a str, where tensors are needed"),
         (Small, Listed, 2, "accumulate: train_dataloader gives a list"),
