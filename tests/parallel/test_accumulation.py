@@ -734,6 +734,17 @@ class Sharp(Small):
         return Twice(self.parameters(), lr=0.1)
 
 
+class AveragedByLightning(Small):
+    """Lightning averages its weights, and computes its statistics anew in an epoch at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def configure_callbacks(self):
+        return [pl.callbacks.StochasticWeightAveraging(swa_lrs=0.01)]
+
+
 class Strings(Points):
     def train_dataloader(self):
         return DataLoader([{"text": "a", "point": torch.zeros(4)}] * 8, batch_size=4)
@@ -750,6 +761,7 @@ class Listed(Points):
         (Manual, Points, 2, "accumulate: Manual optimizes manually"),
         (Lbfgs, Points, 2, "accumulate: LBFGS computes the gradients of a step several times"),
         (Sharp, Points, 2, "accumulate: Twice computes the gradients of a step several times"),
+        (AveragedByLightning, Points, 2, "accumulate: StochasticWeightAveraging adds an epoch"),
         (Small, Points, 7, "accumulate: a mini-batch of 6 is not enough for 7 micro-batches"),
         (Small, Strings, 2, "accumulate: a mini-batch holds a str, where tensors are needed"),
         (Small, Listed, 2, "accumulate: train_dataloader gives a list"),

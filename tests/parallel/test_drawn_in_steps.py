@@ -1,6 +1,7 @@
 """Mini-batches that steps of parts of them change, by what they draw."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from twinrun.config.definitions import Variant
 from twinrun.parallel.accumulation import accumulate
-from twinrun.parallel.drawn_in_steps import DrawnInSteps
+from twinrun.parallel.drawn_in_steps import READ, DrawnInSteps
 from twinrun.parallel.not_of_whole import of_parts
 from twinrun.parallel.team import join_team
 from twinrun.parallel.whole_batch import WholeBatch
@@ -168,15 +169,35 @@ def test_in_the_first_epoch_no_step_is_ahead_of_the_order(train, setting):
     assert train(setting, Drops, Points(), epochs=1)[1] == []
 
 
-def test_a_seed_that_nobody_uses_is_no_draw():
-    """As a loader without data workers draws one."""
-    drawn, loader = DrawnInSteps(), DataLoader(range(4))
+@pytest.mark.parametrize(
+    ("shuffles", "data_workers", "said"),
+    [
+        (False, 0, None),
+        (True, 0, None),  # draws its order where the first mini-batch is asked for
+        (False, 1, "have data workers draw other numbers"),
+        (True, 1, "give other mini-batches"),
+    ],
+)
+def test_a_seed_of_data_workers_is_told_from_an_order(shuffles, data_workers, said):
+    """Red before: with data workers others were said to be mini-batches in the loader's order."""
+    drawn = DrawnInSteps()
     drawn._in_steps = {"torch"}
+    loader = DataLoader(range(4), shuffle=shuffles, num_workers=data_workers)
     before = rng_states()
-    with drawn.data(is_seed_used=False):
-        iter(loader)
-    assert drawn.sentence("devices", "shard") is None
-    with drawn.data():
+    with drawn.data(data_workers=data_workers):
         iter(loader)
     restore_rng_states(before)
-    assert drawn.sentence("devices", "shard") is not None
+    found = drawn.sentence("devices", "shard")
+    assert found is None if said is None else said in found
+
+
+def test_steps_look_at_numpys_generator_now_and_then(monkeypatch):
+    """Red before: each look took 0.1 ms, twice in every micro-batch."""
+    looks = []
+    monkeypatch.setitem(READ, "NumPy", lambda: looks.append(1))
+    drawn, trainer = DrawnInSteps(), SimpleNamespace(fit_loop=SimpleNamespace())
+    trainer.fit_loop.epoch_loop = SimpleNamespace(advance=lambda: None)
+    drawn.watch(trainer)
+    for _ in range(100):
+        trainer.fit_loop.epoch_loop.advance()
+    assert len(looks) == 2 * len([0, 1, 2, 4, 8, 16, 32, 64])

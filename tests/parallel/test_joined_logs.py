@@ -423,8 +423,13 @@ def test_a_callbacks_own_log_is_joined_too():
     """Red before: Lightning hands callbacks the module's, and each worker kept its own value."""
     module, callback = Small(), pl.Callback()
     callback.log = module.log
+    network = SimpleNamespace(register_comm_hook=lambda *_: None)
     trainer = SimpleNamespace(
-        optimizers=[], callbacks=[callback], training=True, lightning_module=module
+        optimizers=[],
+        callbacks=[callback],
+        training=True,
+        lightning_module=module,
+        strategy=SimpleNamespace(model=network),
     )
     whole = WholeBatch(Workers(0, 2), [], None, None)
     whole.on_fit_start(trainer, module)

@@ -30,7 +30,11 @@ from torch.utils.data import DataLoader
 from twinrun.batches import tensors
 from twinrun.copied_batches import with_tensors
 from twinrun.errors import TwinrunError
-from twinrun.parallel.counted_by_trainer import check_accumulated, count_micro_batches
+from twinrun.parallel.counted_by_trainer import (
+    check_accumulated,
+    check_callbacks,
+    count_micro_batches,
+)
 from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.late_zero_grad import LateZeroGrad
 from twinrun.parallel.logged_sizes import LoggedSizes
@@ -254,6 +258,7 @@ def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps, late: LateZero
 
     @functools.wraps(begin)
     def on_fit_start() -> None:
+        check_callbacks(module.trainer)
         for optimizer in module.trainer.optimizers:
             if isinstance(optimizer, torch.optim.LBFGS):  # others are known when they do so
                 raise computed_again(optimizer)

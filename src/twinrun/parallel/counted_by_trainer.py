@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import GradientAccumulationScheduler
+from pytorch_lightning.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
 from pytorch_lightning.trainer.connectors.data_connector import _parse_num_batches
 from pytorch_lightning.trainer.states import RunningStage
 
@@ -21,6 +21,19 @@ def check_accumulated(trainer: pl.Trainer, told: int | Mapping[int, int]) -> Non
             f"say it by epoch under workloads.<name>.trainer.accumulate_grad_batches, such as "
             f"{{0: 1, 4: 2}}, or say accumulate: 1"
         )
+
+
+def check_callbacks(trainer: pl.Trainer) -> None:
+    """Refuse, before any step, a callback that is going to tell the Trainer another number."""
+    module = trainer.lightning_module
+    for callback in vars(trainer)["callbacks"]:
+        averages = isinstance(callback, StochasticWeightAveraging) and trainer.max_epochs != -1
+        if averages and callback.pl_module_contains_batch_norm(module):
+            raise TwinrunError(
+                f"accumulate: {type(callback).__name__} adds an epoch for the statistics of batch "
+                f"normalisation, in which it sets the Trainer's accumulate_grad_batches by itself; "
+                f"say accumulate: 1, or train without this callback"
+            )
 
 
 class AccumulatedByEpoch(GradientAccumulationScheduler):

@@ -3,6 +3,7 @@
 A sample is a row of every tensor. What cannot be cut so is refused by name.
 """
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -60,13 +61,13 @@ class MicroBatches:
             self.is_to_be_checked = False
             return iter(())
         # Begun now, since a loader draws where its iterator is made.
-        with self._drawn.data(is_seed_used=self._loader.num_workers > 0):
+        with self._drawn.data(data_workers=self._loader.num_workers):
             batches = iter(self._loader)
         return self._parts(batches)
 
     def _parts(self, batches: Iterator[object]) -> Iterator[object]:
-        while True:
-            with self._drawn.data():
+        for number in itertools.count():
+            with self._drawn.data(number=number):
                 whole = next(batches, self)
             if whole is self:  # which no loader gives
                 return

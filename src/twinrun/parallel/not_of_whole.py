@@ -19,11 +19,10 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
     for each in vars(trainer)["callbacks"]:
         if isinstance(each, WholeSteps):
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
-            found += _tried(trainer, "accumulate", "micro-batch")
+            found += [("accumulate", sentence) for sentence in _tried(trainer)]
         elif isinstance(each, OwnDraws):
             found.append(("devices", each.drawn.sentence("devices", "shard")))
         elif isinstance(each, WholeBatch):
-            found += _tried(trainer, "devices", "shard")
             found.append(("devices", each.logs.sizes.sentence("devices")))
             seen = seen_of_parts(module, each.logs.aggregated, setting="devices", part="shard")
             found += [("devices", sentence) for sentence in seen]
@@ -36,12 +35,11 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
     ]
 
 
-def _tried(trainer: pl.Trainer, setting: str, part: str) -> Iterator[tuple[str, str]]:
+def _tried(trainer: pl.Trainer) -> Iterator[str]:
     for each in vars(trainer)["callbacks"]:
+        # Of several workers Lightning refuses the one, and the other goes by whole mini-batches.
         if isinstance(each, LearningRateFinder | BatchSizeFinder):
-            name = type(each).__name__
             yield (
-                setting,
-                f"in part, {setting} has {name} go by steps of each {part}: it may find another "
-                f"value than of whole mini-batches",
+                f"in part, accumulate has {type(each).__name__} go by steps of each micro-batch: "
+                f"it may find another value than of whole mini-batches"
             )

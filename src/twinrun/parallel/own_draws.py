@@ -105,7 +105,7 @@ class OwnDraws(pl.Callback):
 
         def get_iterator() -> object:
             # Lightning makes the first one where it makes the loader.
-            with self.own(), self.drawn.data(is_seed_used=loader.num_workers > 0):
+            with self.own(), self.drawn.data(data_workers=loader.num_workers):
                 return plain()
 
         vars(loader)["_get_iterator"] = get_iterator

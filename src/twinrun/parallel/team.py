@@ -14,6 +14,7 @@ from twinrun.errors import TwinrunError
 from twinrun.parallel.agreed_checkpoints import AgreedCheckpoints
 from twinrun.parallel.batch_norm import JoinedBatchNorm
 from twinrun.parallel.batch_sharding import ShardedBatches, shard_training
+from twinrun.parallel.early_steps import EarlySteps
 from twinrun.parallel.fixed_buckets import ExchangingStrategy
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.whole_batch import WholeBatch
@@ -71,7 +72,7 @@ class _SeveralWorkers(Team):
         self._whole_batch = WholeBatch(workers, sharded, stop, statistics)
         self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
-        self.callbacks = [draws, self._whole_batch]
+        self.callbacks = [draws, self._whole_batch, EarlySteps(self._whole_batch)]
         self.together = AgreedCheckpoints(workers, draws, self._whole_batch, sharded)
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
         # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.

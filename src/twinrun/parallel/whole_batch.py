@@ -70,12 +70,17 @@ class WholeBatch(pl.Callback):
         self._until_end = 0.0, 0
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stand between the module and its log.
+        """Weigh the gradients, and stand between the module and its log.
 
         Raises:
             TwinrunError: if the workers cannot step the optimizers together.
         """
         check_optimizers(trainer, pl_module)
+        # Under DDP it is the DistributedDataParallel that wraps the module. Lightning itself
+        # registers such hooks on GPUs only; torch takes one, before the first backward pass.
+        cast(DistributedDataParallel, trainer.strategy.model).register_comm_hook(
+            self, _weighted_sum
+        )
         self._steps, self._next_check = 0, 1
         # At this point DDP has been made, with those that are trained by now.
         self._trained = trained_in(pl_module)
@@ -93,14 +98,6 @@ class WholeBatch(pl.Callback):
             hooks.append(late)
         for hook in hooks:
             setattr(pl_module, hook, self._then_joined(hook, pl_module))
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Weigh the gradients; Lightning itself registers such hooks on GPUs only."""
-        # Under DDP it is the DistributedDataParallel that wraps the module.
-        # torch takes one such hook, before the first backward pass.
-        cast(DistributedDataParallel, trainer.strategy.model).register_comm_hook(
-            self, _weighted_sum
-        )
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Join again what is logged."""
