@@ -50,8 +50,8 @@ Watch = Callable[[OpRow, list[torch.Tensor]], None]
 _PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, type(None))
 # What `torch.tensor(...)` calls with a tensor that it has just filled with Python's values.
 _LIFTING = ("lift", "lift_fresh", "lift_fresh_copy")
-# Not public: what runs a backward pass, on behalf of a line that is none of its operations'.
-_BACKWARD = torch.autograd.graph._engine_run_backward.__code__
+# What runs a backward pass, on behalf of a line that is none of its operations'.
+_BACKWARD = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
 MOST_SHOWN = 4  # values of such a tensor that are kept to be shown
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import sysconfig
+from collections.abc import Collection
 from pathlib import Path
 from types import CodeType
 
@@ -17,19 +18,19 @@ _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, pl.__file
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
-def users_line(*, inside_of: CodeType | None = None) -> str:
+def users_line(*, inside_of: Collection[CodeType] = ()) -> str:
     """Return file:line of the innermost line that is not torch's, Lightning's or ours.
 
     Args:
-        inside_of: of a function whose callers are not asked.
+        inside_of: of functions whose callers are not asked.
 
     >>> def here():
-    ...     return users_line(inside_of=here.__code__)
+    ...     return users_line(inside_of=[here.__code__])
     >>> here()
     ''
     """
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code is not inside_of:
+    while frame is not None and frame.f_code not in inside_of:
         file = frame.f_code.co_filename
         if _is_users(file):
             return f"{_shown(file)}:{frame.f_lineno}"
