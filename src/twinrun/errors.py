@@ -1,6 +1,8 @@
 """What a user can mend, in one sentence; and any exception in one."""
 
 import re
+import traceback
+from pathlib import Path
 
 from twinrun.signals import signal_behind
 
@@ -45,4 +47,13 @@ def sentence_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename or 'while writing'}"
     name = type(error).__name__
-    return f"{name}: {first}" if first else name  # a bare assertion says nothing
+    if first and not first.endswith(":"):
+        return f"{name}: {first}"
+    # A bare assertion says nothing, nor does torch of one that it met in compiling.
+    return f"{f'{name}: {first}'.strip(': ')}{_raised_at(error)}"
+
+
+def _raised_at(error: BaseException) -> str:
+    """Return the innermost line, as file and number; empty for an error that was not raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

@@ -1,5 +1,6 @@
 """What surrounds a job: its log, its sentence, its exit code. Each job is a process of its own."""
 
+import re
 import subprocess
 import sys
 import time
@@ -118,3 +119,12 @@ def test_a_job_ends_with_a_killed_parent(tmp_path):
 )
 def test_sentences(error, sentence):
     assert sentence_of(error).startswith(sentence)
+
+
+def test_an_error_without_words_is_told_by_its_line():
+    # As torch tells of a NotImplementedError that it meets where it compiles.
+    try:
+        raise RuntimeError("NotImplementedError: ")
+    except RuntimeError as error:
+        told = sentence_of(error)
+    assert re.fullmatch(r"RuntimeError: NotImplementedError \(test_job\.py, line \d+\)", told)

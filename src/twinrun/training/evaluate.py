@@ -98,8 +98,8 @@ def _attempt(
         if is_machine_fault(error) or (stop is not None and stop.heard):
             raise
         traceback.print_exc()
-        where = user_line(error, users)
-        found.missing[name] = sentence_of(error) + (f" ({where})" if where else "")
+        where, told = user_line(error, users), sentence_of(error)
+        found.missing[name] = f"{told} ({where})" if where and where not in told else told
         return otherwise
 
 
