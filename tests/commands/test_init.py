@@ -3,6 +3,7 @@
 import inspect
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ import yaml
 
 from twinrun.__main__ import main
 from twinrun.commands import init
-from twinrun.commands.init import OWN, name_of
+from twinrun.commands.init import OWN
+from twinrun.commands.workload_name import name_of, names_taken
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.config.with_standard import merged
@@ -221,7 +223,17 @@ def test_what_cannot_be_imported_is_said_and_nothing_written(
 )
 def test_a_workload_is_named_as_a_config_may_name_it(path, name):
     """Red before: names that `twinrun check` refused, or that a built-in workload has."""
-    assert name_of(path) == name
+    assert name_of(path, names_taken()) == name
+
+
+def test_a_further_file_names_another_workload(own):
+    """Red before: united with the first of that name, it took its hyperparameters and Trainer."""
+    command, model, data = own("Base", "Bare")
+    assert main([command, model, data]) == 0
+    assert main([command, model, data, "--file", "b.yaml"]) == 0
+    first, second = (yaml.safe_load(Path(f).read_text()) for f in (OWN, "b.yaml"))
+    assert set(first["workloads"]).isdisjoint(second["workloads"])
+    assert second["reproducibility"]["workloads"] == list(second["workloads"])
 
 
 def test_letters_beyond_ascii_are_written_as_they_are(own, tmp_path):

@@ -2,11 +2,9 @@
 
 import contextlib
 import inspect
-import re
 import shlex
 import sys
 import types
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +14,11 @@ import yaml
 
 from twinrun import artifacts
 from twinrun.commands.check import fails
+from twinrun.commands.workload_name import name_of, names_taken
 from twinrun.config.config_files import surprise_of
 from twinrun.config.definitions import FromRun, Workload
 from twinrun.config.own_config import OWN
 from twinrun.config.schema_check import plain
-from twinrun.config.with_standard import with_standard
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
 from twinrun.process.unmet_requirements import check_own
@@ -34,7 +32,6 @@ from twinrun.training.load_workload import (
 from twinrun.wording import shown
 
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
-LONGEST_NAME = 40  # letters of a workload's name, as the schema of the config has it
 
 CONFIG = """\
 # What Twinrun is asked to do. Every key, and the built-in studies that this is merged into:
@@ -123,7 +120,7 @@ def _filled(
         for name in names
     }
     text = CONFIG.format(
-        name=name_of(workload.module),
+        name=name_of(workload.module, names_taken()),
         module=workload.module,
         data=f"\n    data: {workload.data}" if workload.data else "",
         epochs=EPOCHS,
@@ -159,24 +156,6 @@ def brings_loader(constructor: object) -> bool:
     """Say whether a module's class has a training loader; of a function nobody knows."""
     base = pl.LightningModule.train_dataloader
     return getattr(constructor, "train_dataloader", None) is not base
-
-
-def name_of(module: str) -> str:
-    """Return the name of a workload for an import path, as a config may have it.
-
-    It is none of a built-in workload, nor a word that is no text to YAML.
-
-    >>> name_of("package.models:MyBERTModule"), name_of("mine:Digits")
-    ('my-bert-module', 'my-digits')
-    """
-    words = re.sub(r"([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])", r"\1\3-\2\4", module.partition(":")[2])
-    letters = unicodedata.normalize("NFKD", words.casefold()).encode("ascii", "ignore").decode()
-    name = re.sub("[^a-z0-9]+", "-", letters).lstrip("-0123456789")[:LONGEST_NAME].rstrip("-")
-    if not name:  # of letters that have no like in ASCII
-        return "mine"
-    if name in with_standard({})["workloads"] or yaml.safe_load(name) != name:
-        return f"my-{name}"
-    return name
 
 
 def _left(taken: Parameters, of_run: Collection[str]) -> Parameters:
