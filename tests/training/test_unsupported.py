@@ -11,7 +11,6 @@ from small import Points, Small
 from twinrun.errors import TwinrunError
 from twinrun.training.unsupported import DTYPES, Supported, check_tensors, wrong_package
 
-
 UNSIGNED = ("torch.uint16", "torch.uint32", "torch.uint64")
 
 
