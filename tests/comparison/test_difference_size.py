@@ -23,6 +23,7 @@ PRECISIONS = {
     "bf16-mixed": {"precision": "bf16-mixed"},
     "bf16-true": {"precision": "bf16-true"},
 }
+TYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16}  # of parameters
 # Of the network of `example_runs`, from its shapes: the largest that rounding explains.
 EXPLAINED = {"64-true": 3e-15, "32-true": 1.5e-6, "TF32": 7e-3, "16-mixed": 7e-3} | dict.fromkeys(
     ("bf16-mixed", "bf16-true"), 6e-2
@@ -44,21 +45,23 @@ def cell(
 ):
     """Return the cell of a run that differs from the baseline's as planted."""
     variant = VARIANT | (how or {})
-    base = losses_before or [1.0] * STEPS
+    # No numbers of float32, as a double network's losses are.
+    base = losses_before or [1.1] * STEPS
+    dtype = TYPES.get(variant["precision"], torch.float32)
     other = [value * losses if n >= step else value for n, value in enumerate(base, start=1)]
     samples = sample if isinstance(sample, dict) else {"cell": sample}
     norm = {"norm": torch.ones(2)}
     same = {
         "losses": base,
         "planted": [],
-        "parameters": example_parameters(),
+        "parameters": {name: value.to(dtype) for name, value in example_parameters().items()},
         "sample": samples.get("baseline"),
         "buffers": norm,
     }
     changed = {
         "losses": other,
         "planted": planted,
-        "parameters": moved(),
+        "parameters": moved(dtype),
         "sample": samples["cell"],
         "buffers": buffers or norm,
     }
@@ -91,8 +94,9 @@ def cell(
     return read_matrix(folder / "matrix.json")["cells"][1]
 
 
-def moved():
-    return {name: value + 1e-6 for name, value in example_parameters().items()}
+def moved(dtype):
+    by = 0.1 if dtype == torch.bfloat16 else 1e-6
+    return {name: (value + by).to(dtype) for name, value in example_parameters().items()}
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -138,11 +142,16 @@ def test_another_setting_of_the_optimizer_is_never_rounding(tmp_path, rate):
 def test_a_difference_beyond_what_the_formats_explain_is_not_rounding(
     tmp_path, precision, quantity
 ):
+    """Nor is it algorithmic in a format of few digits, where a network may enlarge rounding.
+
+    Red before: "more than rounding explains" of a critic and of a sharp softmax under bfloat16.
+    """
     names = {"buffers": "norm", "gradients": "head.weight"}
     planted = [(2, quantity, names.get(quantity)), (3, "loss", None)]
     planted += [(step, "parameters", "head.weight") for step in range(2, STEPS + 1)]
     is_forward = quantity in ("buffers", "loss")
-    for factor, size in ((0.9, "rounding"), (1.5, "algorithmic")):
+    beyond = "algorithmic" if precision in ("64-true", "32-true") else "undecided"
+    for factor, size in ((0.9, "rounding"), (1.5, beyond)):
         apart = factor * EXPLAINED[precision] * (1 if is_forward else 2)
         found = cell(
             tmp_path / str(factor),
@@ -150,10 +159,11 @@ def test_a_difference_beyond_what_the_formats_explain_is_not_rounding(
             losses=1 + apart,
             step=2 if is_forward else 3,
             how=PRECISIONS[precision],
-            sample=moving(1 if size == "algorithmic" else 1e-9),
+            sample=moving(1 if factor > 1 else 1e-9),
         )
         assert (found["size"], found["judged_by"]) == (size, "losses"), found["sentence"]
         assert found["apart"] == pytest.approx(apart, rel=0.1)
+        assert ("fewer digits" in found["sentence"]) == (size == "undecided")
 
 
 @pytest.mark.parametrize(("apart", "size"), [(2e-7, "rounding"), (1e-4, "algorithmic")])
@@ -182,7 +192,7 @@ def test_where_no_loss_shows_it_the_size_is_undecided(tmp_path, losses):
 def test_a_small_loss_is_a_difference_of_large_numbers(tmp_path):
     """Of 1e-4 of the first loss, a hundred times as much is explained as of the first."""
     losses = [1.0, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4]
-    for apart, size in ((1e-4, "rounding"), (2e-4, "algorithmic")):
+    for apart, size in ((1e-4, "rounding"), (2e-4, "undecided")):
         found = cell(
             tmp_path / size, planted=[(2, "loss", None)], losses=1 + apart, losses_before=losses
         )
@@ -235,31 +245,37 @@ def test_where_losses_and_updates_disagree_it_is_undecided_and_both_are_said(
         assert words in found["sentence"]
 
 
-@pytest.mark.parametrize(("losses", "size"), [(1 + 5e-4, "algorithmic"), (1 + 1e-9, "undecided")])
-def test_a_sample_without_any_parameter_that_diverges_is_no_witness(tmp_path, losses, size):
+ALONE = [(1 + 5e-4, "nothing else shows it"), (1 + 1e-9, "no step shows what the updates made")]
+
+
+@pytest.mark.parametrize(("losses", "words"), ALONE)
+def test_a_sample_without_any_parameter_that_diverges_is_no_witness(tmp_path, losses, words):
     """Red before: 0 apart in the sample, though parameters differed, counted as rounding."""
     planted = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]
     found = cell(tmp_path, planted=planted, losses=losses, sample=moving(0))
-    assert (found["size"], found["judged_by"]) == (size, "losses"), found["sentence"]
-    assert ("no step shows" in found["sentence"]) == (size == "undecided")
+    assert (found["size"], found["judged_by"]) == ("undecided", "losses"), found["sentence"]
+    assert words in found["sentence"]
 
 
-@pytest.mark.parametrize(("losses", "size"), [(1 + 5e-4, "algorithmic"), (1 + 1e-9, "undecided")])
+@pytest.mark.parametrize(("losses", "words"), ALONE)
 @pytest.mark.parametrize("quantity", ["optimizer", "parameters"])
-def test_nor_where_the_optimizer_made_them_of_equal_gradients(tmp_path, quantity, losses, size):
+def test_nor_where_the_optimizer_made_them_of_equal_gradients(tmp_path, quantity, losses, words):
     """Red before: "rounding", by parameters of which none that differs was looked at."""
     planted = [(2, quantity, "head.weight"), *from_step(3, "parameters", "head.weight")]
     planted += [(3, "loss", None)]
     found = cell(tmp_path, planted=planted, losses=losses, step=3, sample=moving(0))
-    assert found["size"] == size, found["sentence"]
+    assert found["size"] == "undecided"
+    assert words in found["sentence"]
 
 
-def test_updates_alone_decide_where_a_module_gives_no_loss(tmp_path):
+def test_updates_alone_do_not_decide_where_a_module_gives_no_loss(tmp_path):
+    """Adam makes a whole step of a gradient that is but rounding. Red before: "algorithmic"."""
     planted = [GRADIENTS, *from_step(1, "parameters", "head.weight")]
     found = cell(
         tmp_path, planted=planted, losses_before=[float("nan")] * STEPS, sample=moving(0.6)
     )
-    assert (found["size"], found["judged_by"]) == ("algorithmic", "updates")
+    assert (found["size"], found["judged_by"]) == ("undecided", "updates")
+    assert "nothing else shows it" in found["sentence"]
 
 
 def test_buffers_that_diverge_where_parameters_do_not_are_no_rounding(tmp_path):

@@ -54,7 +54,11 @@ def test_measures_are_those_computed_by_hand():
         pytest.param([7, 7], [7, 5], "int64", 1, 2.0, 2, id="integers"),
         pytest.param([-128], [127], "int8", 1, 255.0, 255, id="integers of both signs"),
         pytest.param([0], [255], "uint8", 1, 255.0, 255, id="unsigned integers"),
-        pytest.param([2**63 + 1], [2**63], "uint64", 1, 0.0, 1, id="beyond what a double resolves"),
+        pytest.param([2**63 + 1], [2**63], "uint64", 1, 1.0, 1, id="beyond what a double resolves"),
+        pytest.param([2**60 + 67], [2**60], "int64", 1, 67.0, 67, id="signed, beyond it, too"),
+        pytest.param(
+            [-(2**63)], [2**63 - 1], "int64", 1, 2.0**64, 2**64 - 1, id="as far as can be"
+        ),
         pytest.param([True, False], [True, True], "bool", 1, 1.0, 1, id="booleans"),
     ],
 )

@@ -321,3 +321,33 @@ def test_a_metric_and_a_prediction_of_one_name_are_two(tmp_path):
     assert names["parameters"] == "metric"
     assert [run["values"]["angle"] for run in found["runs"]] == [0.5, 0.5]
     assert found["runs"][1]["values"]["angle (predicted)"] == pytest.approx(0.1)
+
+
+def test_a_double_network_has_the_floor_of_its_digits(tmp_path):
+    """Red before: all perturbations "came to nothing", and no number of them would decide."""
+    runs = []
+    for kind, apart in (("reference", 0.0), ("perturbation", 3e-16), ("perturbation", 5e-16)):
+        scores = SCORES.double() * (1 + apart)
+        path = write_run(
+            tmp_path / f"{kind}{apart}",
+            parameters={name: value.double() for name, value in moved(0).items()},
+            predictions={"scores": scores, "angle": scores[:, 0].float()},
+            changes={"metrics": {}, "perturbed": PERTURBED if apart else None},
+        )
+        runs.append(listed(kind, path))
+    found = weighed(tmp_path, runs)
+    floors = {measure["name"]: measure["floor"] for measure in found["measures"]}
+    assert floors["scores (as numbers)"] == 2.0**-53
+    assert scale_of(found).absorbed == 0
+
+
+def test_medians_leave_out_what_came_to_nothing_as_the_factor_does(tmp_path):
+    """Red before: "0 by one unit in the last place", and told at 1.3 times as far."""
+    runs = [listed("reference", write(tmp_path, "reference"))]
+    for number, angle in enumerate((0.0, 0.0, 0.0, 0.3, 0.33)):
+        run = write(tmp_path, f"ulp{number}", by=1e-6, angle=angle, perturbed=PERTURBED)
+        runs.append(listed("perturbation", run))
+    found = weighed(tmp_path, runs)
+    said = ground(found, scale_of(found))
+    assert "3 of 5 perturbations came to nothing" in said
+    assert "relative L2 distance of angle: 0.105 by one unit in the last place" in said

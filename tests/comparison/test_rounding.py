@@ -9,6 +9,7 @@ import functools
 import math
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from example_trainings import VARIANT
@@ -17,6 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from twinrun.comparison import rounding
+from twinrun.comparison.formats import formats_of
 
 HOW = {
     "64-true": {"precision": "64-true"},
@@ -109,19 +111,21 @@ def trained(name, how, **changes):
     return losses(start, data, how, **changes)[0]
 
 
-def manifest(name, how):
-    return {
+def formats(name, how):
+    dtype = "float64" if how == "64-true" else "float32"
+    manifest = {
         "settings": {"variant": VARIANT | HOW[how]},
         "tensors": [
-            {"name": key, "kind": "parameter", "shape": list(p.shape), "dtype": "float32"}
+            {"name": key, "kind": "parameter", "shape": list(p.shape), "dtype": dtype}
             for key, p in network(name).named_parameters()
         ],
     }
+    return formats_of(manifest, np.array([1.1]))
 
 
 def ratios(name, first, second, **changes):
     """Return how far the losses of two trainings are apart, in units of the bound."""
-    runs = [manifest(name, how) for how in (first, second)]
+    runs = [formats(name, how) for how in (first, second)]
     pairs = zip(trained(name, first), trained(name, second, **changes), strict=True)
     return [
         abs(other - loss) / loss / rounding.bound(*runs, steps_after=after, shrunk=1)
@@ -155,7 +159,7 @@ def test_what_computes_something_else_goes_beyond_the_bound(name, how, changes):
 
 
 def test_a_loss_that_shrank_to_nothing_is_explained_by_anything():
-    runs = [manifest("dense", "32-true")] * 2
+    runs = [formats("dense", "32-true")] * 2
     assert rounding.bound(*runs, steps_after=0, shrunk=0) == float("inf")
     whole, part = (rounding.bound(*runs, steps_after=0, shrunk=s) for s in (1, 0.01))
     assert part == pytest.approx(10 * whole)
@@ -172,7 +176,7 @@ def test_about_the_root_of_the_roundings(how):
         "bf16-mixed": (2**-8, 2**-24),
     }[how]
     root = (12 * stored**2 + 148 * summed**2) ** 0.5
-    run = manifest("dense", how)
+    run = formats("dense", how)
     assert rounding.error(run, steps_after=0) == pytest.approx(3 * root, rel=0.03)
     assert rounding.error(run, steps_after=1) == pytest.approx(6 * root, rel=0.06)
 
@@ -187,7 +191,7 @@ def test_an_optimizer_of_other_settings_shows_in_the_parameters_whatever_the_pre
             _, (module, _) = losses(start, data[:1], how, **changes)
         found[name] = nn.utils.parameters_to_vector(module.parameters()).detach()
     apart = (found["fast"] - found["plain"]).norm() / found["plain"].norm()
-    assert apart > 10 * rounding.update_bound(manifest("dense", how))
+    assert apart > 10 * rounding.update_bound(formats("dense", how))
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
@@ -202,14 +206,16 @@ def test_one_update_computed_in_two_ways_stays_far_below_its_bound(name):
 
     exact, found = updated(torch.float64), updated(torch.float32)
     apart = (found - exact).norm() / exact.norm()
-    assert 0 < apart < 0.1 * rounding.update_bound(manifest("dense", "32-true"))
+    assert 0 < apart < 0.1 * rounding.update_bound(formats("dense", "32-true"))
 
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-8}
 
 
 def with_parameter(shape, dtype):
-    return {"tensors": [{"name": "weight", "kind": "parameter", "shape": shape, "dtype": dtype}]}
+    tensor = {"name": "weight", "kind": "parameter", "shape": shape, "dtype": dtype}
+    manifest = {"settings": {"variant": VARIANT}, "tensors": [tensor]}
+    return formats_of(manifest, np.array([1.1]))
 
 
 @pytest.mark.parametrize("shape", [(1,), (50, 40)])
@@ -243,5 +249,5 @@ def test_a_large_network_in_bfloat16_does_not_hide_every_update(elements):
 
 def test_a_bound_beyond_all_numbers_is_infinite():
     """Red before: an OverflowError, of parameters that stay equal for thousands of steps."""
-    run = manifest("normed", "bf16-mixed")
+    run = formats("normed", "bf16-mixed")
     assert rounding.bound(run, run, steps_after=10**6, shrunk=1) == math.inf

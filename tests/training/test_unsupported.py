@@ -1,5 +1,7 @@
 """What of Lightning is not supported is refused by name, before it trains."""
 
+from pathlib import Path
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -7,7 +9,9 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import Points, Small
 
 from twinrun.errors import TwinrunError
-from twinrun.training.unsupported import Supported, check_tensors, wrong_package
+from twinrun.training.unsupported import DTYPES, Supported, check_tensors, wrong_package
+
+UNSIGNED = ("torch.uint16", "torch.uint32", "torch.uint64")
 
 
 class WithTensor(Small):
@@ -34,6 +38,15 @@ def test_tensors_that_cannot_be_compared(module, message):
     with pytest.raises(TwinrunError, match=message):
         check_tensors(module())
     check_tensors(Small())
+
+
+def test_the_page_names_each_type_that_is_refused():
+    """Red before: unsigned integers were refused, and the page did not say so."""
+    page = Path(__file__).parents[2].joinpath("docs/audit-your-module.md").read_text()
+    types = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+    unsigned = {kind for kind in types - DTYPES if str(kind) in UNSIGNED}
+    assert len(unsigned) == len(UNSIGNED)
+    assert all(f"`{str(kind).removeprefix('torch.')}`" in page for kind in unsigned)
 
 
 class Late(Small):

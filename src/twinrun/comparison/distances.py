@@ -1,10 +1,11 @@
 """How far two tensors of one shape and dtype are apart.
 
 Equal means equal bytes: -0.0 differs from 0.0, and a NaN equals a NaN of the same bits. Distances
-are measured on values in float64 and by counting the numbers that lie between two values (units in
-the last place, ULP). Elements of equal bytes are 0 apart, also where they are no number; elements
-of other bytes of which one is infinite or NaN are infinitely far apart. bfloat16 comes as its
-uint16 bits, which is why every function that reads values is told the dtype. Without torch.
+are measured on values in float64, those of integers exactly, and by counting the numbers that lie
+between two values (units in the last place, ULP). Elements of equal bytes are 0 apart, also where
+they are no number; elements of other bytes of which one is infinite or NaN are infinitely far
+apart. bfloat16 comes as its uint16 bits, which is why every function that reads values is told the
+dtype. Without torch.
 """
 
 import math
@@ -117,6 +118,9 @@ def differences(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray
     >>> differences(np.float32([1.5, np.nan]), np.float32([1.0, 0.0]), "float32").tolist()
     [0.5, inf]
     """
+    if dtype != "bfloat16" and first.dtype.kind in "iub":
+        # float64 has not all of them; their difference is rounded, and nothing before it.
+        return ulps(first, second, dtype).astype(np.float64)
     # Infinity minus infinity is NaN, and large float64 numbers overflow: both are meant to come
     # out infinite.
     with np.errstate(invalid="ignore", over="ignore"):
@@ -181,5 +185,5 @@ def values(array: np.ndarray, dtype: str) -> np.ndarray:
     flat = array.reshape(-1)
     if dtype == "bfloat16":  # the upper half of a float32
         flat = (flat.astype(np.uint32) << 16).view(np.float32)
-    # ASSUME integers stay below 2**53: larger ones are rounded here, but not in bytes and ULP.
+    # Of integers beyond 2**53 the last digits are lost, which `differences` does without.
     return flat.astype(np.float64)

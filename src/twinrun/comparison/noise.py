@@ -18,6 +18,7 @@ from twinrun.artifacts import StoredTensors
 from twinrun.comparison import outputs, predicted
 from twinrun.comparison.distances import relative
 from twinrun.comparison.evaluated_data import OTHER_ROWS, OTHER_SAMPLES, Phase, other_phases
+from twinrun.comparison.formats import FLOAT32, UNIT_OF_DTYPE
 from twinrun.comparison.happened import not_changed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, write_noise
 from twinrun.comparison.noise_steps import STEP_COLUMNS, by_step_of, half_a_seed, thinned
@@ -26,7 +27,6 @@ from twinrun.config.rule_records import ListedRun
 from twinrun.run_files import FINGERPRINT, left_network, read_ended, verified
 from twinrun.run_records import FAILED, RunManifest
 
-ROUNDING = 2.0**-24  # of float32: a relative distance below it is none
 AS_NUMBERS = " (as numbers)"  # of rows that are measured by their values, too
 
 
@@ -150,15 +150,26 @@ def _measured(first: _Run, *, predicts: bool) -> Iterator[tuple[Measure, str]]:
         if not predicts or name.endswith(FINGERPRINT) or not predicted.size_of(stored, name):
             continue
         half = 1 / (2 * predicted.number_of(stored, name))  # of one prediction
+        rounding = _least([predicted.type_of(form[1])]) if (form := stored.form(name)) else half
         if predicted.are_rows(stored, name):
             yield Measure(name=name, kind="rows", floor=half), name
             # They need not be scores: coordinates may double, and the largest stay where it is.
-            yield Measure(name=f"{name}{AS_NUMBERS}", kind="numbers", floor=ROUNDING), name
+            yield Measure(name=f"{name}{AS_NUMBERS}", kind="numbers", floor=rounding), name
         elif predicted.is_floating(stored, name):
-            yield Measure(name=name, kind="numbers", floor=ROUNDING), name
+            yield Measure(name=name, kind="numbers", floor=rounding), name
         else:
             yield Measure(name=name, kind="values", floor=half), name
-    yield Measure(name="parameters", kind="parameters", floor=ROUNDING), ""
+    of = [t["dtype"] for t in first.manifest["tensors"] if t["kind"] == "parameter"]
+    yield Measure(name="parameters", kind="parameters", floor=_least(of)), ""
+
+
+def _least(dtypes: Sequence[str]) -> float:
+    """Return the relative distance below which numbers of some types count as not apart.
+
+    The unit roundoff of the finest of them; of shorter ones than float32, whose steps are large,
+    that of float32.
+    """
+    return min((UNIT_OF_DTYPE.get(dtype, FLOAT32) for dtype in dtypes), default=FLOAT32)
 
 
 def _moves(measure: Measure, runs: Sequence[NoiseRun]) -> bool:

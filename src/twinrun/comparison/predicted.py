@@ -33,7 +33,7 @@ def number_of(stored: StoredTensors, name: str) -> int:
 def is_floating(stored: StoredTensors, name: str) -> bool:
     """Say whether a prediction is of floating-point numbers."""
     form = stored.form(name)
-    return form is not None and "float" in _dtype_of(form[1])
+    return form is not None and "float" in type_of(form[1])
 
 
 def are_rows(stored: StoredTensors, name: str) -> bool:
@@ -85,7 +85,7 @@ def squares_of(
     """
     found = np.zeros(2)
     for one, other in _parts(first, second, name, PART):
-        left, right = (values(part, dtype or _dtype_of(part.dtype)) for part in (one, other))
+        left, right = (values(part, dtype or type_of(part.dtype)) for part in (one, other))
         # Sums of parts: of large tensors the last digits are not those of one sum.
         found = found + squares(left, right, "float64")
     return found
@@ -127,9 +127,10 @@ def _largest(part: np.ndarray, columns: int) -> np.ndarray:
 
 def _numbers(part: np.ndarray) -> np.ndarray:
     """Return floating-point predictions in float64, flat."""
-    return values(part, _dtype_of(part.dtype))
+    return values(part, type_of(part.dtype))
 
 
-def _dtype_of(dtype: np.dtype) -> str:
+def type_of(dtype: np.dtype) -> str:
+    """Return torch's name of the type of what is stored."""
     # ASSUME no network predicts uint16: reading has lost torch's name of the type.
     return "bfloat16" if dtype == np.uint16 else str(dtype)

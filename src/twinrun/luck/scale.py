@@ -176,7 +176,7 @@ def scale_of(table: NoiseTable) -> Scale:
             left_out.append(f"{run['label']}: {why_not(run, names)}")
     perturbed = usable["perturbation"]
     # What became nothing says nothing of how far the others go.
-    grown = [run for run in perturbed if not measures or _has_grown(run, measures)]
+    grown = [run for run in perturbed if not measures or has_grown(run, measures)]
     usable["perturbation"] = grown
 
     units = {
@@ -233,12 +233,12 @@ def by_rank(broken: int, others: int) -> float:
     return (broken + 1) / (others + broken + 1)
 
 
-def _has_grown(run: NoiseRun, measures: Sequence[Measure]) -> bool:
+def has_grown(run: NoiseRun, measures: Sequence[Measure]) -> bool:
     """Say whether anything is left of a perturbation that can be told from nothing."""
     distances = [of for of in measures if of["kind"] != "metric"]
     if any(of["name"] in run["not_finite"] for of in measures):
         return True
-    far = any(run["values"][of["name"]] > of["floor"] for of in distances)
+    far = any(run["values"].get(of["name"], 0.0) > of["floor"] for of in distances)
     return far or (not distances and run["answer"] != "equal")
 
 

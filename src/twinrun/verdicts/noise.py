@@ -7,7 +7,7 @@ from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
 from twinrun.formatting import count, digits_for, measure, p_value, percent, plural
 from twinrun.luck.floor import Floor, floors
-from twinrun.luck.scale import Scale, scale_of
+from twinrun.luck.scale import Scale, has_grown, scale_of
 from twinrun.luck.sensitivity import seeds_are_more, told_from
 from twinrun.luck.worth import Weighed, Worth, weigh
 from twinrun.verdicts.evidence import Evidence
@@ -56,7 +56,9 @@ def verdicts(table: Evidence[NoiseTable]) -> list[Verdict]:
 
 def ground(table: NoiseTable, scale: Scale) -> str:
     """Say what is known of luck: how far rounding and seeds go, and which differences are luck."""
-    clauses = [far for m in scale.measures if m["kind"] != "metric" and (far := _far(table, m))]
+    clauses = [
+        far for m in scale.measures if m["kind"] != "metric" and (far := _far(table, scale, m))
+    ]
     clauses += [luck(found) for found in floors(table)]
     if (times := told_from(scale)) is not None:
         clauses.append(
@@ -104,10 +106,14 @@ def ground(table: NoiseTable, scale: Scale) -> str:
     return "; ".join(clauses) or "there is nothing to compare the runs by"
 
 
-def _far(table: NoiseTable, of: Measure) -> str | None:
+def _far(table: NoiseTable, scale: Scale, of: Measure) -> str | None:
+    # As in the tests, the perturbations that came to nothing do not count, if any did not.
+    grown = [r for r in table["runs"] if _has(r, "perturbation", of["name"])]
+    grown = [run for run in grown if has_grown(run, scale.measures)] or grown
+    seeds = [run for run in table["runs"] if _has(run, "seed", of["name"])]
     medians = {
-        kind: [r["values"][of["name"]] for r in table["runs"] if _has(r, kind, of["name"])]
-        for kind in OF_KIND
+        kind: [run["values"][of["name"]] for run in runs]
+        for kind, runs in (("perturbation", grown), ("seed", seeds))
     }
     said = [
         f"{distance(of, median(values))} by {OF_KIND[kind]}"

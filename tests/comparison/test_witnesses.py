@@ -1,0 +1,118 @@
+"""What may be called rounding, and what more than it: by all that shows a difference."""
+
+import numpy as np
+import pytest
+from auditing import PLAIN, in_this_process, train
+from comparing import compared
+from example_runs import write_run
+
+from twinrun.comparison.difference_size import size_of
+from twinrun.comparison.witnesses import by_losses, by_parameters, by_updates, diverging
+
+STEPS = 6
+
+
+def judged(folder, *runs):
+    summary, _, steps = compared(folder, *runs, across=True)
+    size = size_of(summary, folder / "seed1.steps.csv")
+    seen = diverging(summary, summary["first_difference"], steps)
+    return size, [*by_parameters(seen), *by_losses(seen), *by_updates(seen)]
+
+
+@pytest.mark.parametrize("is_apart", [*np.ndindex(2, 2, 2)])
+@pytest.mark.parametrize("first", ["loss", "gradients", "optimizer", "parameters"])
+def test_rounding_is_said_only_where_no_witness_goes_further(tmp_path, first, is_apart):
+    """Red before: of equal gradients the parameters alone were asked."""
+    at_once, by_loss, by_update = is_apart
+    way = np.cumsum(np.ones(STEPS))[:, None] * np.ones((STEPS, 4))
+    other = way * (1 + (1e-4 if at_once else 1e-9) * (way >= 2))
+    other += 1e-2 * by_update * np.clip(way - 2, 0, None)
+    losses = np.where(np.arange(STEPS) > 2, 1.1 + 1e-3 * by_loss, 1.1)
+    runs = [
+        write_run(
+            tmp_path,
+            repeat,
+            sample=sample,
+            losses=loss,
+            planted=[
+                (2, first, "head.weight" if first != "loss" else None),
+                *((step, "parameters", "head.weight") for step in range(2, STEPS + 1)),
+            ]
+            * (repeat - 1),
+        )
+        for repeat, sample, loss in ((1, way, np.full(STEPS, 1.1)), (2, other, losses))
+    ]
+    size, seen = judged(tmp_path, *runs)
+    beyond = {witness.of for witness in seen if witness.apart > witness.bound}
+    assert (size.size == "rounding") == (not beyond)
+    is_sure = "parameters" in beyond or {"losses", "updates"} <= beyond
+    assert (size.size == "algorithmic") == is_sure
+    assert beyond or not any(is_apart) or first in ("loss", "gradients")
+
+
+def trained(folder, module, monkeypatch, *, variant=None, environment=None, **hyperparameters):
+    """Train a module plainly and under a change; return the size of what differs."""
+    settings = {
+        "module": f"rounded:{module}",
+        "data": "rounded:Whole",
+        "dataset": None,
+        "hyperparameters": hyperparameters,
+        "epochs": 2,
+    }
+    runs = []
+    with in_this_process(monkeypatch):
+        runs.append(train(folder, 1, settings))
+        for name, value in (environment or {}).items():
+            monkeypatch.setenv(name, value)
+        changed = PLAIN | (variant or {}) | {"environment": environment or {}}
+        runs.append(train(folder, 1, settings, changed, name="changed"))
+    return judged(folder, *runs)
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_clipping_that_the_first_update_does_not_feel(tmp_path, monkeypatch, optimizer):
+    """Red before: "no more than rounding explains", of what ends 1 % apart."""
+    size, _ = trained(
+        tmp_path, "Clipped", monkeypatch, environment={"CLIP": "0.1"}, optimizer=optimizer
+    )
+    assert size.size == "algorithmic", size.sentence()
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "Adagrad"])
+def test_a_fused_update_is_rounding(tmp_path, monkeypatch, optimizer):
+    size, _ = trained(
+        tmp_path, "Clipped", monkeypatch, variant={"optimizer": "fused"}, optimizer=optimizer
+    )
+    assert size.size == "rounding", size.sentence()
+
+
+def test_a_double_network_is_judged_by_its_own_digits(tmp_path, monkeypatch):
+    """Red before: "no more than rounding", 1e8 times what float64 rounds."""
+    size, _ = trained(tmp_path, "Precise", monkeypatch, environment={"PENALTY": "1e-8"})
+    assert size.size == "algorithmic", size.sentence()
+
+
+def test_its_rounding_is_rounding(tmp_path, monkeypatch):
+    size, seen = trained(tmp_path, "Precise", monkeypatch, environment={"FLIPPED": "1"})
+    assert size.size == "rounding", size.sentence()
+    assert max(witness.bound for witness in seen) < 1e-6
+
+
+def test_a_double_network_with_a_loss_of_float32_may_round_as_either(tmp_path, monkeypatch):
+    size, _ = trained(
+        tmp_path, "Precise", monkeypatch, environment={"PENALTY": "1e-8"}, single=True
+    )
+    assert size.size == "undecided"
+    assert "types of numbers are mixed" in size.sentence()
+
+
+def test_a_critic_under_bfloat16_is_not_said_to_compute_something_else(tmp_path, monkeypatch):
+    """Red before: "more than rounding explains", of another precision alone."""
+    size, _ = trained(tmp_path, "Critic", monkeypatch, variant={"precision": "bf16-mixed"})
+    assert size.size != "algorithmic", size.sentence()
+
+
+def test_nor_is_a_step_that_adam_makes_of_rounding_alone(tmp_path, monkeypatch):
+    """Red before: "algorithmic" by the updates alone, of samples in another order."""
+    size, _ = trained(tmp_path, "HandsOn", monkeypatch, environment={"FLIPPED": "1"})
+    assert size.size == "undecided", size.sentence()

@@ -1,0 +1,93 @@
+"""Small trainings of which one is rounded otherwise, or computes something else."""
+
+import os
+
+import torch
+from small import Points, Small
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+
+class Clipped(Small):
+    """Clips gradients, to CLIP, under an optimizer that does not feel their scale at first."""
+
+    def __init__(self, optimizer="Adam"):
+        super().__init__()
+        self.name = optimizer
+
+    def on_before_optimizer_step(self, optimizer):
+        torch.nn.utils.clip_grad_norm_(self.parameters(), float(os.environ.get("CLIP", "inf")))
+
+    def configure_optimizers(self):
+        return getattr(torch.optim, self.name)(self.parameters(), lr=0.01)
+
+
+class Precise(Small):
+    """Keeps double precision, and adds a small PENALTY to the loss; in SINGLE precision, if so."""
+
+    def __init__(self, single=False):
+        super().__init__()
+        self.single = single
+        self.double()
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = (part.double() for part in batch)
+        found = self(inputs)
+        squares = sum(p.square().sum() for p in self.parameters())
+        if self.single:
+            found, targets, squares = found.float(), targets.float(), squares.float()
+        if os.environ.get("FLIPPED"):
+            found, targets = found.flip(0), targets.flip(0)
+        return (found - targets).square().mean() + float(os.environ.get("PENALTY", "0")) * squares
+
+    test_step = None
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0].double())
+
+
+class Critic(Small):
+    """A difference of two means that are nearly equal."""
+
+    def __init__(self):
+        super().__init__(width=128)
+
+    def training_step(self, batch, batch_idx):
+        inputs = batch[0] + 3
+        return self(inputs.roll(1, 1)).mean() - self(inputs).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.RMSprop(self.parameters(), lr=5e-5)
+
+
+class HandsOn(Small):
+    """Batch normalisation behind a bias, Adam, and no loss that is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+        self.norm = torch.nn.BatchNorm1d(8)
+
+    def forward(self, inputs):
+        return self.output(self.norm(self.hidden(inputs)).relu())
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = (part.flip(0) if os.environ.get("FLIPPED") else part for part in batch)
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(functional.mse_loss(self(inputs), targets))
+        optimizer.step()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+class Whole(Points):
+    """Batches of 32 samples, in their order."""
+
+    def train_dataloader(self):
+        data = torch.utils.data.TensorDataset(self.inputs, self.targets)
+        return DataLoader(data, batch_size=32)
