@@ -22,13 +22,16 @@ def samples_drawn(loaders: Sequence[object], steps: int) -> int | None:
         return None
     loader = getattr(loaders[0], "_loader", loaders[0])  # micro-batches wrap the module's own
     batches = getattr(loader, "batch_sampler", None)
-    # A subclass may draw as it likes.
-    is_plain = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
-    if not is_plain or getattr(type(batches), "__iter__", None) is not BatchSampler.__iter__:
+    # A subclass may draw as it likes; a stream has no length.
+    if not _draws_as(DataLoader, loader) or not isinstance(batches, BatchSampler):
         return None
-    # Without a length it is that of a stream.
-    whole = len(batches.sampler) if isinstance(batches.sampler, Sized) else None
-    return None if whole is None else min(steps * batches.batch_size, whole)
+    if not _draws_as(BatchSampler, batches) or not isinstance(batches.sampler, Sized):
+        return None
+    return min(steps * batches.batch_size, len(batches.sampler))
+
+
+def _draws_as(kind: type, found: object) -> bool:
+    return getattr(type(found), "__iter__", None) is getattr(kind, "__iter__", None)
 
 
 def left_out(batches: ShardedBatches) -> tuple[str, str | None]:
