@@ -22,6 +22,7 @@ from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts import studies
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import not_run
+from twinrun.verdicts.speed import epoch_speeds
 from twinrun.verdicts.whole_speed import whole_speeds
 
 LASTING = {"step": 3, "since": 3, "number": 2, "is_lasting": True}
@@ -107,6 +108,22 @@ def repeated(pairs, *, cost=None, locations=()) -> Results:
 
 def cost(low, middle, high, **changes):
     return timing("nondeterministic", [ratio("deterministic", low, middle, high)], **changes)
+
+
+def test_epochs_of_fewer_samples_are_said_to_be_so():
+    """Red before: "parts trains 1.34 times as fast", whose epoch leaves a fourth out."""
+    steady = {"iqr_share": 0.02, "unstable": False}
+    medians = [
+        {"variant": name, "samples": samples, **steady}
+        for name, samples in (("one", 120), ("parts", 90))
+    ]
+    ratio = {"variant": "parts", "time_ratio": 0.75, "low": 0.7, "high": 0.8, "per": "samples"}
+    found = {"workload": "denoiser", "baseline": "one", "medians": medians, "ratios": [ratio]}
+    found |= {"skipped": []}
+    rows = epoch_speeds(Evidence(path="scaling/it.json", found=found))
+    (said,) = says(results(("parallel", rows), scalings={"it": found}))
+    assert said.startswith("denoiser: parts trains 1.33 times as fast")
+    assert said.endswith("; per sample, since an epoch of parts has 90 samples, one of one 120")
 
 
 class TestRepeats:
