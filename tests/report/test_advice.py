@@ -22,6 +22,7 @@ from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts import studies
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import not_run
+from twinrun.verdicts.speed import epoch_speeds
 from twinrun.verdicts.whole_speed import whole_speeds
 
 LASTING = {"step": 3, "since": 3, "number": 2, "is_lasting": True}
@@ -109,6 +110,22 @@ def cost(low, middle, high, **changes):
     return timing("nondeterministic", [ratio("deterministic", low, middle, high)], **changes)
 
 
+def test_epochs_of_fewer_samples_are_said_to_be_so():
+    """Red before: "parts trains 1.34 times as fast", whose epoch leaves a fourth out."""
+    steady = {"iqr_share": 0.02, "unstable": False}
+    medians = [
+        {"variant": name, "samples": samples, **steady}
+        for name, samples in (("one", 120), ("parts", 90))
+    ]
+    ratio = {"variant": "parts", "time_ratio": 0.75, "low": 0.7, "high": 0.8, "per": "samples"}
+    found = {"workload": "denoiser", "baseline": "one", "medians": medians, "ratios": [ratio]}
+    found |= {"skipped": []}
+    rows = epoch_speeds(Evidence(path="scaling/it.json", found=found))
+    (said,) = says(results(("parallel", rows), scalings={"it": found}))
+    assert said.startswith("denoiser: parts trains 1.33 times as fast")
+    assert said.endswith("; per sample, since an epoch of parts has 90 samples, one of one 120")
+
+
 class TestRepeats:
     def test_an_equal_pair_needs_no_determinism(self):
         pairs = [pair("nondeterministic", "equal"), pair("deterministic", "equal")]
@@ -116,6 +133,18 @@ class TestRepeats:
             "denoiser: training repeats, bit for bit, without deterministic algorithms (2 runs, "
             "95 steps); with them it also repeats, and it is slower, 8% more time (1.08 times the "
             "time of a step, 95% interval 1.05 to 1.10)"
+        ]
+
+    def test_what_is_told_of_several_variants_holds_for_each(self):
+        """Red before: "(2 runs, 95 steps)", the first one's alone."""
+        pairs = [
+            pair("deterministic", "equal"),
+            pair("serial", "equal", steps=60, repeats=3),
+            pair("serial", "equal", steps=70, repeats=3, seed=2, is_untrained=True),
+        ]
+        assert says(repeated(pairs)) == [
+            "denoiser: training repeats, bit for bit, under deterministic and serial (2 to 3 runs "
+            "of each of 1 to 2 seeds, 60 to 95 steps, on conditions that their verdicts name)"
         ]
 
     def test_determinism_mends_what_differs_and_its_cost_is_named(self):

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from twinrun.report.advice_pays import break_evens, pays_of, where_of
 from twinrun.report.advice_repeats import no_result
-from twinrun.report.measured_sizes import Measured, measured, times, timing_of, without
+from twinrun.report.measured_sizes import (
+    Measured,
+    measured,
+    of_other_lengths,
+    times,
+    timing_of,
+    without,
+)
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, sentence
 from twinrun.timing.ratio_words import interval_of_speed
@@ -127,9 +134,9 @@ def _slower(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sentence]:
 
 
 def _without(results: Results, row: VerdictRow) -> list[str]:
-    """Say what the timing left out of a variant."""
+    """Say what the timing left out of a variant, or that epochs are of other lengths."""
     timing = timing_of(results, row)
-    return [] if timing is None else without(timing, row["variant"])
+    return of_other_lengths(results, row) if timing is None else without(timing, row["variant"])
 
 
 def _slower_at(results: Results, rows: Sequence[VerdictRow]) -> str | None:

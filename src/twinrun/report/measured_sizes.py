@@ -7,11 +7,12 @@ from pathlib import Path
 from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure, plural
 from twinrun.report.results import Results
+from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.ratio_words import effect_of
 from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import Interval, TimingSummary
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.speed import TRAINS_FASTER, TRAINS_FASTER_AT
+from twinrun.verdicts.speed import TRAINS_FASTER, TRAINS_FASTER_AT, per_unit
 
 PHASES = {"speed": "train", "cost": "train", "prediction_speed": "predict"}
 
@@ -52,9 +53,27 @@ def measured(results: Results, row: VerdictRow) -> Measured | None:
     return _of_epochs(results, row) if timing is None else _of_steps(results, row, timing)
 
 
-def _of_epochs(results: Results, row: VerdictRow) -> Measured | None:
+def _scaling_of(results: Results, row: VerdictRow) -> Scaling | None:
     path = Path(row["evidence"])
-    scaling = results.scalings.get(path.stem) if path.parts[:1] == ("scaling",) else None
+    return results.scalings.get(path.stem) if path.parts[:1] == ("scaling",) else None
+
+
+def of_other_lengths(results: Results, row: VerdictRow) -> list[str]:
+    """Say that the epochs which a verdict compares are of other lengths, if they are."""
+    scaling = _scaling_of(results, row)
+    if scaling is None:
+        return []
+    medians = {median["variant"]: median for median in scaling["medians"]}
+    own, base = medians.get(row["variant"]), medians.get(scaling["baseline"])
+    ratios = [ratio for ratio in scaling["ratios"] if ratio["variant"] == row["variant"]]
+    if own is None or base is None:
+        return []
+    said = (per_unit(ratio, own, base).removeprefix("; ") for ratio in ratios)
+    return [text for text in said if text]
+
+
+def _of_epochs(results: Results, row: VerdictRow) -> Measured | None:
+    scaling = _scaling_of(results, row)
     for found in scaling["ratios"] if scaling else []:
         if scaling and found["variant"] == row["variant"]:
             behind = {row["variant"], scaling["baseline"]}
