@@ -30,6 +30,7 @@ Quantity = Literal[
     "optimizer state",
     "parameters",
     "number of steps",
+    "weights outside the module",
 ]
 # The class of its cause.
 Cause = Literal[
@@ -46,6 +47,7 @@ Cause = Literal[
     "data not compared",
     "collective",
     "not traced",
+    "not held",
 ]
 
 
@@ -91,7 +93,7 @@ class FirstDifference(TypedDict):
     cause: Cause
     """The class of its cause; `not traced` where steps between may hold it."""
     since: NotRequired[int]
-    """The first of the steps before it that were not traced, in which it may have begun."""
+    """The first step before it, not traced, in which it may have begun; 0: as it starts."""
     values: NotRequired[list[float]]
     """An optimizer's setting in both runs; absent for anything else."""
 
@@ -143,8 +145,7 @@ class Comparison(TypedDict):
     first_difference: FirstDifference | None
     """None if nothing differs at any step."""
     logged: OutputComparison | None
-    """What the module logged in each epoch, validation included. None for runs that are no pair, or
-    that have nothing of the kind; likewise below."""
+    """What the module logged, validation included; None of no pair, or without; likewise below."""
     metrics: OutputComparison | None
     """What it measured on the test data."""
     predictions: OutputComparison | None
@@ -161,8 +162,8 @@ class Comparison(TypedDict):
     """For each run how many elements of parameters are infinite or NaN after training."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into, and so not compared."""
-    not_compared: list[str]
-    """Tensors that a run may have trained and that are no parameters: not compared."""
+    not_held: dict[str, bool]
+    """Tensors that a run may have trained, no parameters, and whether they end alike."""
     departures: list[Departure]
     """Where a training was not as its variant says, each once."""
     traced: NotRequired[str]
