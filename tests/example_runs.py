@@ -259,7 +259,7 @@ def write_manifest(run, manifest, *beside):
         "environment": {"identity": {}, "context": CONTEXT, "packages": {}},
         "data": None,
         "source_sha256": "b" * 64,
-        "tensors": [],
+        "tensors": [{"name": "w", "kind": "parameter", "shape": [3], "dtype": "float32"}],
         "weights_sha256": "a" * 64,
         "steps": 3,
         "epochs": 1,

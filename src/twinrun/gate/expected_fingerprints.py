@@ -143,6 +143,8 @@ def outcome_of(
             # By the weights alone: the rest says by which step and how far they moved.
             elif run["weights"] != known["runs"][name]["weights"]:
                 moved.append(f"{name}: {'; '.join(movements(known['runs'][name], run))}")
+            elif not run["weights"]:
+                unknown.append(f"nothing that {name} trained was kept to be compared")
             else:
                 kept += 1
     gone = [name for entry in expected for name in _not_made(entry, found)]
