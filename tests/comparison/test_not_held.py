@@ -46,7 +46,13 @@ def test_weights_outside_the_module_that_end_otherwise_differ(tmp_path, other):
     assert row["question"] == "Is everything equal, bit for bit?"
     where = "first by the end of step 6, seen in the weights outside the module of agent.net.weight"
     assert row["measured"].startswith(f"0 of 36 parameters differ, {where} (2 runs, 6 steps); but")
-    assert "differs at the end (1 tensor of 2: agent.net.weight)" in row["measured"]
+    assert "differs at the end (1 tensor: agent.net.weight)" in row["measured"]
+
+
+def test_what_cannot_be_looked_at_is_said_not_to_be_compared(tmp_path):
+    row = verdicts(tmp_path, *pair(tmp_path, changes={"not_held": {"odd": ""}}))["repeats"]
+    assert row["answer"] == "equal"
+    assert row["measured"].endswith("could not be compared (1 tensor: odd)")
 
 
 @pytest.mark.parametrize("buffers", [{}, {"codes": torch.ones(3)}])

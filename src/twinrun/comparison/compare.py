@@ -152,27 +152,18 @@ def _compared(
     tables = [] if reason else [read_tables(*run) for run in zip(runs, manifests, strict=True)]
     tensors, table = _compared_tensors(tables)
     step_tables, firsts = _compared_steps(tables)
-    # Both: a callback may change weights after the last step, and other steps may end in the same.
     ends = ends_of(manifests)
+    firsts = firsts or difference_of(tables if table["equal"].all() else [], ends)
+    # Both: a callback may change weights after the last step, and other steps may end in the same.
     differs = bool(firsts) or not table["equal"].all()
-    if not (reason or differs):
-        firsts = difference_of(tables, ends)
-    differs = differs or bool(firsts)
-    nothing = None if reason or differs else why_nothing(tables)
     parameters = table[table["kind"] == "parameter"]
     compared = Comparison(
         workload=manifests[-1]["workload"],
         variant=manifests[-1]["variant"],
         against=manifests[0]["variant"] if across else None,
         seed=manifests[-1]["seed"],
-        answer="not comparable"
-        if reason
-        else "differs"
-        if differs
-        else "not run"
-        if nothing
-        else "equal",
-        reason=reason or nothing,
+        answer="not comparable" if reason else "differs" if differs else "equal",
+        reason=reason,
         repeats=len(runs),
         steps=manifests[0]["steps"],
         parameters=counts(table, "parameter"),
@@ -202,6 +193,8 @@ def _compared(
     )
     if not reason:
         _note_steps(compared, manifests, tables)
+        if compared["answer"] == "equal" and (nothing := why_nothing(tables)):
+            compared["answer"], compared["reason"] = "not run", nothing
     # The empty table is for no pair at all: among full ones it would change their columns' types.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
 

@@ -44,7 +44,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
         *_weights(found),
         *_outputs(found),
         *_unseen(found["not_fingerprinted"]),
-        *([_not_held(found["not_held"])] if found["not_held"] else []),
+        *_not_held(found["not_held"]),
         *[f"not as its variant says: {departure['sentence']}" for departure in found["departures"]],
         *_compilers(found),
     ]
@@ -176,18 +176,18 @@ def _unseen(classes: Sequence[str]) -> Iterator[str]:
         yield f"but what objects of {named} hold in the batches could not be compared"
 
 
-def _not_held(ends: Mapping[str, bool]) -> str:
+def _not_held(ends: Mapping[str, bool | None]) -> Iterator[str]:
     """Name what a module may train by itself, and say how it was compared: at the end alone."""
-    held = "neither parameters of the module nor held by an optimizer of Lightning's"
-    others, whose = [name for name, is_alike in ends.items() if not is_alike], len(ends)
-    if others:
-        differing = f"{plural(len(others), 'tensor')} of {count(whose)}: {some(others)}"
-        return f"but what requires gradients and is {held} differs at the end ({differing})"
-    alike = f"{plural(whose, 'tensor')}: {some([*ends])}"
-    return (
-        f"what requires gradients and is {held} was compared at the end alone, and is equal there "
-        f"({alike})"
+    what = (
+        "what requires gradients and is neither parameters of the module nor held by an optimizer"
     )
+    for how, words in (
+        (False, f"but {what} of Lightning's differs at the end"),
+        (None, f"but {what} of Lightning's could not be compared"),
+        (True, f"{what} of Lightning's was compared at the end alone, and is equal there"),
+    ):
+        if names := [name for name, is_alike in ends.items() if is_alike is how]:
+            yield f"{words} ({plural(len(names), 'tensor')}: {some(names)})"
 
 
 def _outputs(found: Comparison) -> Iterator[str]:

@@ -22,17 +22,22 @@ REMEDY = (
 )
 
 
-def ends_of(manifests: Sequence[RunManifest]) -> dict[str, bool]:
-    """Say of each tensor that no module holds whether all runs end in the same."""
-    prints = [run["not_held"] for run in manifests]
-    names = sorted({name for of in prints for name in of})
-    return {name: len({of.get(name) for of in prints}) == 1 for name in names}
+def ends_of(manifests: Sequence[RunManifest]) -> dict[str, bool | None]:
+    """Say of each tensor that no module holds whether all runs end in the same; None if unknown."""
+    names = sorted({name for run in manifests for name in run["not_held"]})
+    found = {name: {run["not_held"].get(name) for run in manifests} for name in names}
+    return {name: None if "" in of else len(of) == 1 for name, of in found.items()}
 
 
-def difference_of(runs: Sequence[Run], ends: Mapping[str, bool]) -> list[FirstDifference]:
-    """Return the difference of the first tensor that does not end alike, if there is one."""
-    names = [name for name, is_alike in ends.items() if not is_alike]
-    if not names:
+def difference_of(runs: Sequence[Run], ends: Mapping[str, bool | None]) -> list[FirstDifference]:
+    """Return the difference of the first tensor that does not end alike, if there is one.
+
+    Args:
+        runs: of a pair that is equal otherwise; none of another one.
+        ends: as `ends_of` gives them.
+    """
+    names = [name for name, is_alike in ends.items() if is_alike is False]
+    if not names or not runs:
         return []
     first, *others = (run.manifest for run in runs)
     prints = first["not_held"].get(names[0])

@@ -1,7 +1,4 @@
-"""What is said of a pair, field by field: comparisons and locations, a reader and a writer each.
-
-They are JSON, checked against these types where it is written and read. Does without torch.
-"""
+"""What is said of a pair: comparisons and locations, as JSON that is checked. Without torch."""
 
 from pathlib import Path
 from typing import Literal, NotRequired, TypeAlias, TypedDict
@@ -43,11 +40,11 @@ Cause = Literal[
     "backward",
     "optimizer",
     "end of the training",
+    "not held",
     "data order or content",
     "data not compared",
     "collective",
     "not traced",
-    "not held",
 ]
 
 
@@ -145,7 +142,8 @@ class Comparison(TypedDict):
     first_difference: FirstDifference | None
     """None if nothing differs at any step."""
     logged: OutputComparison | None
-    """What the module logged, validation included; None of no pair, or without; likewise below."""
+    """What the module logged in each epoch, validation included. None for runs that are no pair, or
+    that have nothing of the kind; likewise below."""
     metrics: OutputComparison | None
     """What it measured on the test data."""
     predictions: OutputComparison | None
@@ -162,8 +160,8 @@ class Comparison(TypedDict):
     """For each run how many elements of parameters are infinite or NaN after training."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into, and so not compared."""
-    not_held: dict[str, bool]
-    """Tensors that a run may have trained, no parameters, and whether they end alike."""
+    not_held: dict[str, bool | None]
+    """Tensors that a run may have trained, no parameters; whether they end alike, None: unknown."""
     departures: list[Departure]
     """Where a training was not as its variant says, each once."""
     traced: NotRequired[str]

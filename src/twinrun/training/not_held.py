@@ -28,21 +28,28 @@ def prints_not_held(
 ) -> dict[str, str]:
     """Fingerprint the tensors that require gradients and are not among `parameters_of`, by name.
 
-    Several of one name count as one, whatever their order.
+    Several of one name count as one, whatever their order. It is empty of what cannot be looked at.
     """
     known = {id(parameter) for parameter in parameters_of(module, optimizers).values()}
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[int | None]] = {}
     for name, tensor in _in_attributes(module, known):
-        found.setdefault(name, []).append(fingerprint(tensor))
+        found.setdefault(name, []).append(_print_of(tensor))
     # A second look behind a collection: what waits to be collected is chance.
     if any(True for _ in _anywhere(set(known))):
         gc.collect()
         for name, tensor in _anywhere(known):
-            found.setdefault(name, []).append(fingerprint(tensor))
+            found.setdefault(name, []).append(_print_of(tensor))
     return {
-        name: xxhash.xxh3_64_hexdigest(repr(sorted(prints)).encode())
+        name: "" if None in prints else xxhash.xxh3_64_hexdigest(repr(sorted(prints)).encode())
         for name, prints in sorted(found.items())
     }
+
+
+def _print_of(tensor: torch.Tensor) -> int | None:
+    try:
+        return fingerprint(tensor)
+    except Exception:  # of a subclass, which may refuse anything: no reason to lose the training
+        return None
 
 
 def tensors_in_attributes(
@@ -126,7 +133,9 @@ def _anywhere(known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
     # A subclass may have a meaning of its own for what it is asked.
     with torch._C.DisableTorchFunctionSubclass():
         for each, kind in kinds:
-            if not issubclass(kind, torch.Tensor) or id(each) in known:
+            # Those of torch's own compiler stand for others.
+            is_ours = issubclass(kind, torch.Tensor) and not kind.__module__.startswith("torch._")
+            if not is_ours or id(each) in known:
                 continue
             tensor = cast("torch.Tensor", each)
             if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None:
