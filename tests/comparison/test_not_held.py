@@ -49,6 +49,18 @@ def test_weights_outside_the_module_that_end_otherwise_differ(tmp_path, other):
     assert "differs at the end (1 tensor: agent.net.weight)" in row["measured"]
 
 
+def test_of_a_pair_without_parameters_none_is_counted(tmp_path):
+    """Red before: `equal, 0 of 0 parameters differ; no step changes a parameter`."""
+    changes = [{"not_held": held} for held in (ONE, OTHER)]
+    first = untrained(tmp_path, 1, parameters={}, changes=changes[0])
+    second = untrained(tmp_path, 2, parameters={}, changes=changes[1])
+    row = verdicts(tmp_path, first, second)["repeats"]
+    assert row["answer"] == "differs"
+    assert row["measured"].startswith("there are no parameters, first by the end of step 6")
+    assert "no step changes" not in row["measured"]
+    assert "; more of the kind was compared at the end alone" in row["measured"]
+
+
 def test_what_cannot_be_looked_at_is_said_not_to_be_compared(tmp_path):
     row = verdicts(tmp_path, *pair(tmp_path, changes={"not_held": {"odd": ""}}))["repeats"]
     assert row["answer"] == "equal"

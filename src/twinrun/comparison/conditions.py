@@ -111,7 +111,8 @@ def listed(noun: str, numbers: Sequence[int]) -> str:
 
 def _untrained(found: Comparison) -> Iterator[str]:
     """Say that nothing was learned, as far as that was seen."""
-    if found["is_untrained"] and found["answer"] != "not run":  # whose reason it is
+    # Not where it is the reason of an answer, or there is none.
+    if found["is_untrained"] and found["answer"] != "not run" and found["parameters"]["elements"]:
         is_seen = "traced" not in found
         yield "no step changes a parameter" if is_seen else "the parameters end as they began"
 
@@ -181,13 +182,15 @@ def _not_held(ends: Mapping[str, bool | None]) -> Iterator[str]:
     what = (
         "what requires gradients and is neither parameters of the module nor held by an optimizer"
     )
-    for how, words in (
-        (False, f"but {what} of Lightning's differs at the end"),
-        (None, f"but {what} of Lightning's could not be compared"),
-        (True, f"{what} of Lightning's was compared at the end alone, and is equal there"),
+    what = f"{what} of Lightning's"
+    for how, but, words in (
+        (False, "but ", "differs at the end"),
+        (None, "but ", "could not be compared"),
+        (True, "", "was compared at the end alone, and is equal there"),
     ):
         if names := [name for name, is_alike in ends.items() if is_alike is how]:
-            yield f"{words} ({plural(len(names), 'tensor')}: {some(names)})"
+            yield f"{but}{what} {words} ({plural(len(names), 'tensor')}: {some(names)})"
+            what = "more of the kind"
 
 
 def _outputs(found: Comparison) -> Iterator[str]:

@@ -264,6 +264,8 @@ def _difference(comparison: Comparison) -> str:
 
 def _share(counts: Counts, noun: str) -> str:
     number, whole = counts["elements_differing"], counts["elements"]
+    if not whole:
+        return f"there are no {noun}s"
     return f"{count(number)} of {plural(whole, noun)} {verb('differ', number, whole)}"
 
 
