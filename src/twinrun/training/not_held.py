@@ -20,6 +20,7 @@ from twinrun.trace.fingerprints import fingerprint
 
 _DEEPEST, _MOST = 8, 64  # objects and lists inside each other; more items are data, not layers
 _MOST_OBJECTS = 10_000  # that are walked
+_UNSEEN = -1  # in place of a fingerprint
 _OF_OTHERS = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.", "builtins.")
 
 
@@ -29,9 +30,18 @@ def prints_not_held(
     """Fingerprint the tensors that require gradients and are not among `parameters_of`, by name.
 
     Several of one name count as one, whatever their order. It is empty of what cannot be looked at.
+
+    >>> module = torch.nn.Linear(2, 1)
+    >>> module.scale = torch.ones((), requires_grad=True)
+    >>> module.apart = [torch.nn.Linear(2, 1, bias=False)]
+    >>> {"apart[0].weight", "scale"} <= prints_not_held(module, []).keys()
+    True
+    >>> optimizer = torch.optim.SGD([module.scale, *module.parameters()])
+    >>> "scale" in prints_not_held(module, [optimizer])
+    False
     """
     known = {id(parameter) for parameter in parameters_of(module, optimizers).values()}
-    found: dict[str, list[int | None]] = {}
+    found: dict[str, list[int]] = {}
     for name, tensor in _in_attributes(module, known):
         found.setdefault(name, []).append(_print_of(tensor))
     # A second look behind a collection: what waits to be collected is chance.
@@ -40,34 +50,16 @@ def prints_not_held(
         for name, tensor in _anywhere(known):
             found.setdefault(name, []).append(_print_of(tensor))
     return {
-        name: "" if None in prints else xxhash.xxh3_64_hexdigest(repr(sorted(prints)).encode())
+        name: "" if _UNSEEN in prints else xxhash.xxh3_64_hexdigest(repr(sorted(prints)).encode())
         for name, prints in sorted(found.items())
     }
 
 
-def _print_of(tensor: torch.Tensor) -> int | None:
+def _print_of(tensor: torch.Tensor) -> int:
     try:
         return fingerprint(tensor)
     except Exception:  # of a subclass, which may refuse anything: no reason to lose the training
-        return None
-
-
-def tensors_in_attributes(
-    module: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
-) -> dict[str, torch.Tensor]:
-    """Return those that lie in attributes of the module, by path.
-
-    >>> module = torch.nn.Linear(2, 1)
-    >>> module.scale = torch.ones((), requires_grad=True)
-    >>> module.apart = [torch.nn.Linear(2, 1, bias=False)]
-    >>> sorted(tensors_in_attributes(module, []))
-    ['apart[0].weight', 'scale']
-    >>> optimizer = torch.optim.SGD([module.scale, *module.parameters()])
-    >>> sorted(tensors_in_attributes(module, [optimizer]))
-    ['apart[0].weight']
-    """
-    known = {id(parameter) for parameter in parameters_of(module, optimizers).values()}
-    return dict(_in_attributes(module, known))
+        return _UNSEEN
 
 
 def _in_attributes(module: torch.nn.Module, known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -122,22 +114,33 @@ def _of_optimizer(
 
 def _anywhere(known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield what any optimizer of the process holds, then what has a gradient; each once."""
-    every = gc.get_objects()
-    kinds = [(each, type(each)) for each in every]
-    for each, kind in kinds:
-        if issubclass(kind, torch.optim.Optimizer):
-            for where, tensor in _of_optimizer(cast("torch.optim.Optimizer", each), kind.__name__):
+    optimizers, kinds = _kinds_of(torch.optim.Optimizer), _kinds_of(torch.Tensor)
+    # Those of torch's own compiler stand for others. By `id`: a class may have no hash.
+    tensors = {key for key, kind in kinds.items() if not kind.__module__.startswith("torch._")}
+    # By the class: to ask each of half a million objects takes seconds.
+    wanted = {*optimizers, *tensors}
+    every = [each for each in gc.get_objects() if id(type(each)) in wanted]
+    for each in every:
+        if id(type(each)) in optimizers:
+            name = type(each).__name__
+            for where, tensor in _of_optimizer(cast("torch.optim.Optimizer", each), name):
                 if id(tensor) not in known:
                     known.add(id(tensor))
                     yield where, tensor
     # A subclass may have a meaning of its own for what it is asked.
     with torch._C.DisableTorchFunctionSubclass():
-        for each, kind in kinds:
-            # Those of torch's own compiler stand for others.
-            is_ours = issubclass(kind, torch.Tensor) and not kind.__module__.startswith("torch._")
-            if not is_ours or id(each) in known:
+        for each in every:
+            if id(type(each)) in optimizers or id(each) in known:
                 continue
             tensor = cast("torch.Tensor", each)
             if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None:
                 known.add(id(tensor))
                 yield f"a tensor of shape {list(tensor.shape)}", tensor
+
+
+def _kinds_of(kind: type) -> dict[int, type]:
+    """Return a class and all that are derived from it, by `id`."""
+    found = {id(kind): kind}
+    for derived in type.__subclasses__(kind):
+        found |= _kinds_of(derived)
+    return found
