@@ -52,7 +52,7 @@ def compared(**changes: Any) -> Evidence:
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
         "not_fingerprinted": [],
-        "not_compared": [],
+        "not_held": {},
         "departures": [],
         "same_as_seeds": [],
         "runs": [],

@@ -135,7 +135,7 @@ def write_run(
         "departures": [],
         "code": {},
         "not_fingerprinted": [],
-        "not_compared": [],
+        "not_held": {},
         "no_result": None,
         "doubts": [],
         "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
@@ -238,7 +238,7 @@ def write_comparison(
             "non_finite_loss": [None, None],
             "non_finite_parameters": [0, 0],
             "not_fingerprinted": [],
-            "not_compared": [],
+            "not_held": {},
             "departures": [],
             "same_as_seeds": [],
             "runs": [

@@ -6,13 +6,9 @@ layer or add one while it trains.
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
-
-from twinrun.containers import entries, is_container, is_really, shown, size_of
-
-_DEEPEST, _MOST = 4, 64  # a list in a list; more items are data rather than layers
 
 
 def parameters_of(
@@ -112,45 +108,3 @@ def trained_in(module: torch.nn.Module) -> frozenset[str]:
     ['weight']
     """
     return frozenset(name for name, p in module.named_parameters() if p.requires_grad)
-
-
-def uncompared_weights(
-    module: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
-) -> list[str]:
-    """Name the tensors in attributes that require gradients and are not among `parameters_of`.
-
-    A module may train them by itself: by an optimizer that it keeps to itself, or by hand.
-
-    >>> module = torch.nn.Linear(2, 1)
-    >>> module.scale = torch.ones((), requires_grad=True)
-    >>> module.apart = [torch.nn.Linear(2, 1, bias=False)]
-    >>> uncompared_weights(module, [])
-    ['apart[0].weight', 'scale']
-    >>> uncompared_weights(module, [torch.optim.SGD([module.scale, *module.parameters()])])
-    ['apart[0].weight']
-    """
-    known = {id(parameter) for parameter in parameters_of(module, optimizers).values()}
-    found = {}
-    for path, part in module.named_modules():
-        for name, value in vars(part).items():
-            for where, tensor in _trainable(value, f"{path}.{name}" if path else name, 0):
-                if id(tensor) not in known:
-                    found.setdefault(id(tensor), where)
-    return sorted(found.values())
-
-
-def _trainable(value: object, path: str, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    if is_really(value, torch.Tensor):
-        if value.requires_grad and value.is_leaf:
-            yield path, value
-    elif is_really(value, torch.nn.Module):
-        for name, parameter in value.named_parameters():
-            yield from _trainable(parameter, f"{path}.{name}", depth)
-    elif is_really(value, torch.optim.Optimizer):
-        for number, group in enumerate(value.param_groups):
-            for index, parameter in enumerate(group["params"]):
-                where = f"{path}, group {number}, parameter {index}"
-                yield from _trainable(parameter, where, depth)
-    elif is_container(value) and size_of(value) <= _MOST and depth < _DEEPEST:
-        for position, (key, item) in enumerate(entries(value)):
-            yield from _trainable(item, f"{path}[{shown(key, position)}]", depth + 1)

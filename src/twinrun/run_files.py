@@ -4,6 +4,8 @@ A run's folder holds weights.safetensors, steps.csv, epochs.csv, fingerprints.np
 predictions.safetensors, run.json (its manifest) and SHA256SUMS. Does without torch.
 """
 
+import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -46,6 +48,23 @@ def write_checksums(path: str | Path, files: Iterable[str | Path]) -> None:
     """Record the SHA-256 of files beside `path`."""
     lines = (f"{artifacts.sha256(file)}  {Path(file).name}\n" for file in files)
     artifacts.write_text(path, "".join(lines))
+
+
+def has_tensors(manifest: RunManifest) -> bool:
+    """Say whether a run left any element of a parameter or buffer."""
+    return any(math.prod(tensor["shape"]) for tensor in manifest["tensors"])
+
+
+def end_of(manifest: RunManifest) -> str | None:
+    """Return a hash of all that a run ended in; None where it left nothing that was looked at.
+
+    Runs without tensors all have the same `weights_sha256`, whatever they trained.
+    """
+    beside = manifest["not_held"]
+    if not beside:
+        return manifest["weights_sha256"] if has_tensors(manifest) else None
+    text = repr((manifest["weights_sha256"], sorted(beside.items())))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_run(run: str | Path) -> RunManifest:

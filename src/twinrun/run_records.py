@@ -207,8 +207,9 @@ class RunManifest(Origin):
     """Where the training departs from its variant."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into."""
-    not_compared: list[str]
-    """Tensors that require gradients and that neither the module nor its optimizers hold."""
+    not_held: dict[str, str]
+    """Fingerprints at the end of what requires gradients and neither the module nor its optimizers
+    hold, by name; empty of a tensor that cannot be looked at."""
     no_result: str | None
     """Why what is measured of the network is no result: its weights are NaN, say. None if it
     computes numbers."""

@@ -10,7 +10,8 @@ from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import equal_as_far_as_known
 from twinrun.comparison.conditions import conditions
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.tables import is_untrained, read_tables
+from twinrun.comparison.not_held import is_untrained
+from twinrun.comparison.tables import read_tables
 from twinrun.comparison.trace_words import HASHED_APART
 from twinrun.trace.hash_kinds import ARRAY, HASHED, ON_HOST
 from twinrun.verdicts.equality import repeats

@@ -112,7 +112,7 @@ def test_equal_runs(tmp_path):
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
         "not_fingerprinted": [],
-        "not_compared": [],
+        "not_held": {},
         "departures": [],
         "same_as_seeds": [],
         "runs": [str(run.parent) for run in runs],

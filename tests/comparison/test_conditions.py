@@ -5,31 +5,15 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-from comparing import compared
+from comparing import compared, pair, verdicts
 from example_comparisons import compared as equal_pair
 from example_runs import example_parameters, write_run
 
-from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.conditions import conditions, when_not_finite
-from twinrun.comparison.pair_records import read_comparisons
-from twinrun.comparison.tables import is_untrained, non_finite_loss
-from twinrun.verdicts.equality import repeats, same_parameters
-from twinrun.verdicts.evidence import Evidence
+from twinrun.comparison.not_held import is_untrained
+from twinrun.comparison.tables import non_finite_loss
 
 NAN = float("nan")
-
-
-def verdicts(folder, *runs, across=False):
-    """Return the verdicts on some runs, by key."""
-    files = {key: folder / key for key in ("summary", "tensors", "steps")}
-    compare_seeds(runs, **files, across=across)
-    compared = [Evidence(path="x", found=found) for found in read_comparisons(files["summary"])]
-    rows = same_parameters(compared) if across else repeats(compared)
-    return {row["key"]: row for row in rows}
-
-
-def pair(folder, second=None, **options):
-    return [write_run(folder, 1, **options), write_run(folder, 2, **(second or options))]
 
 
 def broken(first_step=3):
@@ -276,14 +260,6 @@ def test_what_nobody_could_look_into_is_said_beside_equal(tmp_path):
     clause = "but what objects of my_data.Graph hold in the batches could not be compared"
     assert row["measured"].endswith(clause)
     assert "could not" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
-
-
-def test_weights_that_were_not_compared_are_named_beside_equal(tmp_path):
-    """Red before: an equal pair said nothing of weights that a module trains by itself."""
-    by_hand = {"changes": {"not_compared": ["apart[0].weight", "scale"]}}
-    measured = verdicts(tmp_path, *pair(tmp_path, by_hand))["repeats"]["measured"]
-    assert measured.endswith("was not compared (2 tensors: apart[0].weight, scale)")
-    assert "not compared" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
 
 
 def test_a_training_that_was_not_as_its_variant_says_is_named_once(tmp_path):

@@ -15,7 +15,8 @@ from twinrun.comparison.difference_size import losses_apart, size_of
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.locate import _why_not_replayed
 from twinrun.comparison.location_words import beginning
-from twinrun.comparison.tables import is_untrained, read_tables
+from twinrun.comparison.not_held import is_untrained
+from twinrun.comparison.tables import read_tables
 from twinrun.comparison.trace_words import traced_clause
 from twinrun.config.traced_steps import traced_steps
 from twinrun.run_files import read_run, variant_of

@@ -84,6 +84,7 @@ def write_run(
     variant="deterministic",
     ended="finished",
     no_result=None,
+    of_manifest=None,
     **identity,
 ):
     """A run of some steps whose parameters are other ones from a step on."""
@@ -109,6 +110,7 @@ def write_run(
             "metrics": {"test_accuracy": 0.9},
             "ended": ended,
             "no_result": no_result,
+            **(of_manifest or {}),
         },
         path.with_name("steps.csv"),
     )
@@ -536,6 +538,14 @@ class TestFingerprint:
         entries.append({"environment": entries[0]["environment"] | {"cpu": "B"}, "runs": runs})
         expected_fingerprints.write(accepted["fingerprint"], entries)
         assert outcome(tmp_path, accepted, runs=[write_run(tmp_path)]) == "pass"
+
+    def test_a_run_that_left_no_weights_does_not_pass(self, tmp_path, requirements, capsys):
+        """Red before: the empty file of weights was the expected one, whatever was trained."""
+        runs = [write_run(tmp_path, of_manifest={"tensors": []})]
+        outcome(tmp_path, requirements, runs=runs)
+        main([str(tmp_path / "gate.json"), "--accept"])
+        assert outcome(tmp_path, requirements, runs=runs) == "not comparable"
+        assert "trained was kept to be compared" in capsys.readouterr().out
 
     def test_no_run_is_nothing_to_judge(self, tmp_path, accepted):
         """Red at b8e0cc1: pass, "0 runs end in the expected weights"."""

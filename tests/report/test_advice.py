@@ -250,6 +250,7 @@ class TestRepeats:
         variants = ["nondeterministic"] * 2 + ["deterministic"] * 2
         runs = [
             {"workload": "denoiser", "variant": variant, "weights_sha256": hashed, "seed": 1}
+            | {"tensors": [{"shape": [1]}], "not_held": {}}
             | {"perturbation": 0, "no_result": None}
             for variant, hashed in zip(variants, weights, strict=True)
         ]

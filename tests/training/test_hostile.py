@@ -11,10 +11,10 @@ from twinrun.batches import Opaque, leaves, num_bytes
 from twinrun.checkpoint.looks import handles, look
 from twinrun.comparison.module_attributes import attribute_fingerprints_of, attributes_of
 from twinrun.copied_batches import copied
-from twinrun.parameters import uncompared_weights
 from twinrun.process.launching import environment_of, launch
 from twinrun.timing.own_modules import holds_itself
 from twinrun.trace.fingerprints import fingerprint_tree
+from twinrun.training.not_held import prints_not_held
 from twinrun.values_inside import values_in
 
 
@@ -25,7 +25,7 @@ def test_the_examples_in_the_docstrings():
 def test_weights_are_found_beside_them():
     """Red before: a tuple without a length, as e3nn's Irreps, lost the whole training."""
     module = hostile.Holds()
-    assert uncompared_weights(module, []) == ["closed_key[0]", "hidden.closed_key[0]"]
+    assert {"closed_key[0]", "hidden.closed_key[0]"} <= prints_not_held(module, []).keys()
 
 
 @pytest.mark.parametrize("name", hostile.objects())

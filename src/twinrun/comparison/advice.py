@@ -33,6 +33,8 @@ ADVICE: dict[Cause, str] = {
     "optimizer": "look at the optimizer: its state and its implementation",
     "end of the training": "look for what ends a training or an epoch (early stopping, a time "
     "limit, `should_stop`), or for a loader of another length",
+    "not held": "no step shows what neither the module nor an optimizer of Lightning's holds: look "
+    "for weights that are drawn without the seed, or make them a submodule",
     "not traced": "trace every step (`trace: {every: 1}`) to find where it begins",
 }
 # Of the optimizer's settings: numbers of Python's.

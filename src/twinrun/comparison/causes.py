@@ -32,6 +32,8 @@ CAUSE_OF_QUANTITY: dict[Quantity, Cause] = {
     "parameters": "optimizer",
     # All steps that both have are equal: not what they were given, but what ends them differs.
     "number of steps": "end of the training",
+    # Looked at when all is over, where nothing that is traced differs.
+    "weights outside the module": "not held",
 }
 # Quantities that no rounding explains: the two trainings were not given the same.
 GIVEN = {

@@ -17,13 +17,13 @@ from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import with_gaps
 from twinrun.comparison.first_difference import first_difference
 from twinrun.comparison.happened import departures_of, not_to_be_believed, without_effect_in_part
+from twinrun.comparison.not_held import difference_of, ends_of, is_untrained, why_nothing
 from twinrun.comparison.outputs import logged_values, predictions, test_metrics
 from twinrun.comparison.pair import why_no_pair
 from twinrun.comparison.pair_records import Comparison, FirstDifference, write_comparisons
 from twinrun.comparison.tables import (
     STEP_COLUMNS,
     Run,
-    is_untrained,
     known_of,
     non_finite_loss,
     read_tables,
@@ -110,7 +110,7 @@ def _name_same(seeds: Mapping[int, Sequence[str | Path]], found: Mapping[int, Co
     }
     # Trainings that broke, each in its own way, may all end in NaN.
     weights = {
-        seed: {run["weights_sha256"] for run in runs if run["no_result"] is None}
+        seed: {run_files.end_of(run) for run in runs if run["no_result"] is None} - {None}
         for seed, runs in ended.items()
     }
     for seed, compared in found.items():
@@ -152,6 +152,8 @@ def _compared(
     tables = [] if reason else [read_tables(*run) for run in zip(runs, manifests, strict=True)]
     tensors, table = _compared_tensors(tables)
     step_tables, firsts = _compared_steps(tables)
+    ends = ends_of(manifests)
+    firsts = firsts or difference_of(tables if table["equal"].all() else [], ends)
     # Both: a callback may change weights after the last step, and other steps may end in the same.
     differs = bool(firsts) or not table["equal"].all()
     parameters = table[table["kind"] == "parameter"]
@@ -184,13 +186,15 @@ def _compared(
             *(found.non_finite[1] for found in tensors),
         ],
         not_fingerprinted=sorted({name for run in manifests for name in run["not_fingerprinted"]}),
-        not_compared=sorted({name for run in manifests for name in run["not_compared"]}),
+        not_held=ends,
         departures=departures_of(manifests),
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
     if not reason:
         _note_steps(compared, manifests, tables)
+        if compared["answer"] == "equal" and (nothing := why_nothing(tables)):
+            compared["answer"], compared["reason"] = "not run", nothing
     # The empty table is for no pair at all: among full ones it would change their columns' types.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
 
@@ -279,7 +283,7 @@ def _not_run(
         non_finite_loss=[],
         non_finite_parameters=[],
         not_fingerprinted=[],
-        not_compared=[],
+        not_held={},
         departures=[],
         same_as_seeds=[],
         runs=[str(Path(run).parent) for run in runs],

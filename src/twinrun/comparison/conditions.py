@@ -6,7 +6,7 @@ answer say less than it seems to. Where each run compiled for itself, that is sa
 the answer holds for compiling, and not for one binary alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
@@ -44,7 +44,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
         *_weights(found),
         *_outputs(found),
         *_unseen(found["not_fingerprinted"]),
-        *_beside(found["not_compared"]),
+        *_not_held(found["not_held"]),
         *[f"not as its variant says: {departure['sentence']}" for departure in found["departures"]],
         *_compilers(found),
     ]
@@ -111,7 +111,8 @@ def listed(noun: str, numbers: Sequence[int]) -> str:
 
 def _untrained(found: Comparison) -> Iterator[str]:
     """Say that nothing was learned, as far as that was seen."""
-    if found["is_untrained"]:
+    # Not where it is the reason of an answer, or there is none.
+    if found["is_untrained"] and found["answer"] != "not run" and found["parameters"]["elements"]:
         is_seen = "traced" not in found
         yield "no step changes a parameter" if is_seen else "the parameters end as they began"
 
@@ -176,12 +177,20 @@ def _unseen(classes: Sequence[str]) -> Iterator[str]:
         yield f"but what objects of {named} hold in the batches could not be compared"
 
 
-def _beside(names: Sequence[str]) -> Iterator[str]:
-    """Name what a module may train by itself: its bits are in no answer."""
-    if names:
-        held = "neither parameters of the module nor held by an optimizer of Lightning's"
-        whose = plural(len(names), "tensor")
-        yield f"but what requires gradients and is {held} was not compared ({whose}: {some(names)})"
+def _not_held(ends: Mapping[str, bool | None]) -> Iterator[str]:
+    """Name what a module may train by itself, and say how it was compared: at the end alone."""
+    what = (
+        "what requires gradients and is neither parameters of the module nor held by an optimizer"
+    )
+    what = f"{what} of Lightning's"
+    for how, but, words in (
+        (False, "but ", "differs at the end"),
+        (None, "but ", "could not be compared"),
+        (True, "", "was compared at the end alone, and is equal there"),
+    ):
+        if names := [name for name, is_alike in ends.items() if is_alike is how]:
+            yield f"{but}{what} {words} ({plural(len(names), 'tensor')}: {some(names)})"
+            what = "more of the kind"
 
 
 def _outputs(found: Comparison) -> Iterator[str]:

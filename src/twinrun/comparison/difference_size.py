@@ -91,7 +91,9 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     if first is None:
         return None
     if "since" in first:
-        unseen = f"the steps from {count(first['since'])} on were not traced"
+        unseen = "no step shows what no module holds"
+        if first["since"]:
+            unseen = f"the steps from {count(first['since'])} on were not traced"
         return DifferenceSize(size="undecided", judged_by="losses", doubt=unseen)
     if first["quantity"] in GIVEN:
         return DifferenceSize(size="algorithmic", judged_by="cause")

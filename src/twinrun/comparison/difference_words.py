@@ -34,6 +34,8 @@ def between_clause(first: FirstDifference) -> str:
     'between step 11 and 20'
     """
     since = count(first["since"]) if "since" in first else "1"
+    if since == "0":  # what was looked at when all was over alone
+        return f"by the end of step {count(first['step'])}"
     return f"between step {since} and {count(first['step'])}"
 
 

@@ -160,8 +160,8 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
 
 def _why_not_replayed(first: FirstDifference, variant: Variant) -> str | None:
     """Say in a clause why no operation can be named; None if one can."""
-    if first["cause"] == "not traced":
-        return f"No operation can be named: {ADVICE['not traced']}"
+    if first["cause"] in ("not traced", "not held"):
+        return f"No operation can be named: {ADVICE[first['cause']]}"
     if first["quantity"] == "optimizer settings":
         return f"No operation of a step decides it: {SETTINGS_ADVICE}"
     if first["quantity"] not in INSIDE_A_STEP:

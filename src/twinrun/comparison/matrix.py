@@ -246,6 +246,8 @@ def _divergence(row: MatrixCell) -> str:
     cause = f" (cause: {row['cause']})" if row["cause"] else ""
     step = count(row["first_step"])
     where = f"in the {row['quantity']}{of_tensor}{cause}"
+    if "since" in row and not row["since"]:
+        return f"differs by the end of step {step}, seen {where}"
     if "since" in row:
         return f"differs between step {count(row['since'])} and {step}, seen {where}"
     when = f"from step {step}" if row["first_step"] else "before training"

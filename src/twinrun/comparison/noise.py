@@ -24,7 +24,7 @@ from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, writ
 from twinrun.comparison.noise_steps import STEP_COLUMNS, by_step_of, half_a_seed, thinned
 from twinrun.comparison.pair import why_no_pair
 from twinrun.config.rule_records import ListedRun
-from twinrun.run_files import FINGERPRINT, left_network, read_ended, verified
+from twinrun.run_files import FINGERPRINT, end_of, left_network, read_ended, verified
 from twinrun.run_records import FAILED, RunManifest
 
 AS_NUMBERS = " (as numbers)"  # of rows that are measured by their values, too
@@ -218,7 +218,10 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
                 found[measure["name"]] = OTHER_ROWS
     values = {name: v for name, v in found.items() if isinstance(v, float) and math.isfinite(v)}
     lacking = {name: v for name, v in found.items() if name not in values}
-    is_equal = run.manifest["weights_sha256"] == first.manifest["weights_sha256"]
+    end = end_of(run.manifest)
+    if end is None:
+        return _without(listed, "not run", "nothing that was trained was kept to be compared")
+    is_equal = end == end_of(first.manifest)
     is_equal &= outputs.are_same(first.manifest["metrics"], run.manifest["metrics"])
     is_equal &= predicted.are_same(first.predictions, run.predictions)
     return NoiseRun(

@@ -1,7 +1,4 @@
-"""What is said of a pair, field by field: comparisons and locations, a reader and a writer each.
-
-They are JSON, checked against these types where it is written and read. Does without torch.
-"""
+"""What is said of a pair: comparisons and locations, as JSON that is checked. Without torch."""
 
 from pathlib import Path
 from typing import Literal, NotRequired, TypeAlias, TypedDict
@@ -30,6 +27,7 @@ Quantity = Literal[
     "optimizer state",
     "parameters",
     "number of steps",
+    "weights outside the module",
 ]
 # The class of its cause.
 Cause = Literal[
@@ -42,6 +40,7 @@ Cause = Literal[
     "backward",
     "optimizer",
     "end of the training",
+    "not held",
     "data order or content",
     "data not compared",
     "collective",
@@ -91,7 +90,7 @@ class FirstDifference(TypedDict):
     cause: Cause
     """The class of its cause; `not traced` where steps between may hold it."""
     since: NotRequired[int]
-    """The first of the steps before it that were not traced, in which it may have begun."""
+    """The first step before it, not traced, in which it may have begun; 0: as it starts."""
     values: NotRequired[list[float]]
     """An optimizer's setting in both runs; absent for anything else."""
 
@@ -161,8 +160,8 @@ class Comparison(TypedDict):
     """For each run how many elements of parameters are infinite or NaN after training."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into, and so not compared."""
-    not_compared: list[str]
-    """Tensors that a run may have trained and that are no parameters: not compared."""
+    not_held: dict[str, bool | None]
+    """Tensors that a run may have trained, no parameters; whether they end alike, None: unknown."""
     departures: list[Departure]
     """Where a training was not as its variant says, each once."""
     traced: NotRequired[str]

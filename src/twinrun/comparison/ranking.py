@@ -205,7 +205,7 @@ def _same(trials: Sequence[Trial]) -> list[list[str]]:
     """Group the labels of the finished trials that end in the same weights, in their order."""
     groups: dict[str | None, list[str]] = {}
     for trial in trials:
-        if trial["ended"] == "finished":
+        if trial["ended"] == "finished" and trial["weights_sha256"] is not None:
             groups.setdefault(trial["weights_sha256"], []).append(trial["label"])
     return [labels for labels in groups.values() if len(labels) > 1]
 
@@ -266,7 +266,7 @@ def _trial(
         fit_seconds=left["seconds"]["fit"] if left and not left["resumed_at"] else None,
         ended=manifest["ended"],
         run=path.as_posix(),
-        weights_sha256=left["weights_sha256"] if left else None,
+        weights_sha256=run_files.end_of(left) if left else None,
         predictions_sha256=hash_of_predictions(path) if is_contest and has_ended else None,
         predicted_on=left["evaluated_on"]["in_order"].get("predict") if left else None,
         tested=measured.tested[index],

@@ -158,7 +158,7 @@ def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Compar
     # The first step after the resumption was the right one: what was lost shows later.
     elif not named:
         of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
-        if "values" in first:
+        if "values" in first or "since" in first:
             named.append(clause_of(first))
         else:
             named.append(f"from step {count(first['step'])} another {first['quantity']}{of_tensor}")

@@ -160,7 +160,7 @@ class Trial(TypedDict):
     run: str
     """Path of its run.json."""
     weights_sha256: str | None
-    """Of its network, if it left one."""
+    """Of all that it ended in, if it left anything."""
     predictions_sha256: str | None
     """Of what that predicts, if anything; of a trial of a sweep nobody asks."""
     predicted_on: str | None

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import xxhash
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import are_comparable, batches, equal_as_far_as_known
@@ -18,7 +17,6 @@ from twinrun.comparison.distances import differences, relative, squares
 from twinrun.comparison.kept_steps import rows_of
 from twinrun.comparison.pair_records import NonFiniteLoss
 from twinrun.run_records import PER_STEP, RunManifest
-from twinrun.trace.hash_kinds import kinds_of
 
 # Quantities of a step, in the order in which one causes the next, and their columns in a steps.csv.
 QUANTITIES = {
@@ -157,32 +155,6 @@ def _read_fingerprints(path: Path, size: int) -> dict[str, np.ndarray]:
 
 def _not_whole(path: Path, size: int, what: str) -> Exception:
     return run_files.corrupt(path, f"{what} is missing or steps are not {size}")
-
-
-def is_untrained(run: Run) -> bool:
-    """Say whether a run changed no parameter: at no traced step, nor in all where some were not."""
-    found = run.steps[["before", "parameters"]].to_numpy()
-    # On a GPU one step has another hash than the others.
-    kinds = kinds_of(run.fingerprints, "parameters", run.steps["step"].to_numpy())
-    of_kinds = [found[kinds == kind] for kind in np.unique(kinds)]
-    if not all(bool((of == of[0, 0]).all()) for of in of_kinds):
-        return False
-    is_whole = len(run.steps) == run.manifest["steps"]
-    return bool(found.size) if is_whole else _ends_as_it_began(run)
-
-
-def _ends_as_it_began(run: Run) -> bool:
-    """Say whether every parameter is at the end what it was before the first step."""
-    names, kept = run.fingerprints["names"].tolist(), set(run.weights.names())
-    for name, began in zip(names, run.fingerprints["initial"].tolist(), strict=True):
-        if name not in kept:  # held by an optimizer alone: nobody knows how it ended
-            return False
-        end = xxhash.xxh3_64()  # as `trace.fingerprints`, of a tensor on the host
-        for part in run.weights.parts(name):
-            end.update(part.tobytes())
-        if end.intdigest() != began:
-            return False
-    return bool(names)
 
 
 def non_finite_loss(run: Run) -> NonFiniteLoss | None:

@@ -20,7 +20,7 @@ class Fingerprint(TypedDict):
     """What a run ended in."""
 
     weights: str
-    """SHA-256 of weights.safetensors."""
+    """SHA-256 of weights.safetensors, and of what no module holds, if anything; empty without."""
     parameters: dict[str, str]
     """Fingerprints of all parameters after step 1, 2, 4, 8 and so on, and after the last one."""
     steps: int
@@ -79,7 +79,7 @@ def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
     # can still read and that git can keep.
     kept = [2**n for n in range(last.bit_length()) if 2**n < last] + [last]
     return {
-        "weights": manifest["weights_sha256"],
+        "weights": run_files.end_of(manifest) or "",
         # JSON has no other keys than text.
         "parameters": {str(step): parameters[step] for step in kept if step in parameters},
         "steps": last,
@@ -143,6 +143,8 @@ def outcome_of(
             # By the weights alone: the rest says by which step and how far they moved.
             elif run["weights"] != known["runs"][name]["weights"]:
                 moved.append(f"{name}: {'; '.join(movements(known['runs'][name], run))}")
+            elif not run["weights"]:
+                unknown.append(f"nothing that {name} trained was kept to be compared")
             else:
                 kept += 1
     gone = [name for entry in expected for name in _not_made(entry, found)]

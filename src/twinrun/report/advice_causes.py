@@ -44,6 +44,8 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "other settings of it",
     "end of the training": "the training ends elsewhere: look for what ends it or an epoch (early "
     "stopping, a time limit, a loader of another length)",
+    "not held": "where it begins is not known, as no step shows what neither the module nor an "
+    "optimizer of Lightning's holds: make it a submodule",
     "not traced": "where it begins is not known: trace every step (`trace: {every: 1}`)",
 }
 # Settings by which a mini-batch is computed in parts.

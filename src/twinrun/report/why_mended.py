@@ -17,6 +17,7 @@ from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import Operation
 from twinrun.report.results import ReportedComparison, ReportedLocation, Results
 from twinrun.report.sentence import listed as named
+from twinrun.run_files import end_of
 
 SHARED = (
     "a run of each ended in the same weights, so that chance, or the order in which they were "
@@ -143,8 +144,8 @@ def _weights(results: Results, workload: str, variant: str) -> dict[int, set[str
     found: dict[int, set[str]] = {}
     for run in results.runs_of(workload, variant):
         # Trainings that broke, each in its own way, may all end in NaN.
-        if not run["perturbation"] and run["no_result"] is None:
-            found.setdefault(run["seed"], set()).add(run["weights_sha256"])
+        if not run["perturbation"] and run["no_result"] is None and (end := end_of(run)):
+            found.setdefault(run["seed"], set()).add(end)
     return found
 
 

@@ -29,7 +29,6 @@ from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, Variant
 from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.team import check_same_parameters
-from twinrun.parameters import uncompared_weights
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
@@ -41,6 +40,7 @@ from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_refusal import explain_refusal
 from twinrun.training.fit_clock import FitClock
+from twinrun.training.not_held import prints_not_held
 from twinrun.training.perturbation import Perturbation
 from twinrun.training.prediction_spool import Spool
 from twinrun.training.progress import Curves, Progress
@@ -120,7 +120,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         # Now: a test would give the Trainer no optimizers, and may add to the module.
         tensors = tensors_of(module, trainer.optimizers)
         entries = entries_of(tensors)
-        not_compared = uncompared_weights(module, trainer.optimizers)
+        not_held = prints_not_held(module, trainer.optimizers)
         broken = without_numbers(tensors) - watchers.happened.without_numbers
         files = moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
@@ -161,7 +161,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "departures": watchers.happened.departures,
         "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
-        "not_compared": not_compared,
+        "not_held": not_held,
         "no_result": no_result,
         "doubts": doubts + ([] if proof is None else assembly.speed.unproven(proof["steps"])),
         "seconds": {

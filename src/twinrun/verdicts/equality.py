@@ -173,7 +173,7 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
         measured = _difference(shown.found)
         # "Are all parameters equal? differs: 0 of 12,609 differ" would contradict itself.
         if not shown.found["parameters"]["elements_differing"]:
-            question = entirely
+            question = _without_list(entirely) if _is_not_held(shown.found) else entirely
     elif refused or failed:
         # The worst one, as the module says: a refused pair before a training that failed.
         shown = [*refused, *failed][0]
@@ -182,6 +182,8 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
     else:
         answer, shown = "equal", seeds[0]
         measured = _share(shown.found["parameters"], "parameter")
+        if not shown.found["parameters"]["elements"]:  # a codebook, say
+            question, measured = entirely, _share(shown.found["buffers"], "buffer element")
     if len(seeds) > 1:
         counts = [
             (len(differing), verb("differ", len(differing), len(seeds))),
@@ -205,6 +207,20 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
         "measured": measured,
         "evidence": shown.path,
     }
+
+
+def _is_not_held(found: Comparison) -> bool:
+    first = found["first_difference"]
+    return first is not None and first["cause"] == "not held"
+
+
+def _without_list(question: str) -> str:
+    """Ask for everything, also for what is neither a parameter nor a buffer.
+
+    >>> _without_list("Is everything equal, bit for bit: parameters, buffers and every step?")
+    'Is everything equal, bit for bit?'
+    """
+    return f"{question.partition(':')[0]}?"
 
 
 def _seeds(seeds: Sequence[Compared]) -> str:
@@ -248,6 +264,8 @@ def _difference(comparison: Comparison) -> str:
 
 def _share(counts: Counts, noun: str) -> str:
     number, whole = counts["elements_differing"], counts["elements"]
+    if not whole:
+        return f"there are no {noun}s"
     return f"{count(number)} of {plural(whole, noun)} {verb('differ', number, whole)}"
 
 

@@ -1,0 +1,103 @@
+"""What a pair trained and no module holds, and whether anything that was trained was compared.
+
+Of weights that neither the module nor Lightning's optimizers hold the fingerprints at the end are
+compared. Without them, runs that hold no tensor, or none that any step changes, are equal whatever
+was trained: there is nothing to judge.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import xxhash
+
+from twinrun.comparison.pair_records import FirstDifference
+from twinrun.comparison.tables import Run
+from twinrun.run_files import has_tensors
+from twinrun.run_records import RunManifest
+from twinrun.trace.hash_kinds import kinds_of
+
+REMEDY = (
+    "make what is trained a submodule or a torch.nn.Parameter of the LightningModule, or return "
+    "its optimizer from configure_optimizers, to have it compared"
+)
+
+
+def ends_of(manifests: Sequence[RunManifest]) -> dict[str, bool | None]:
+    """Say of each tensor that no module holds whether all runs end in the same; None if unknown."""
+    names = sorted({name for run in manifests for name in run["not_held"]})
+    found = {name: {run["not_held"].get(name) for run in manifests} for name in names}
+    return {name: None if "" in of else len(of) == 1 for name, of in found.items()}
+
+
+def difference_of(runs: Sequence[Run], ends: Mapping[str, bool | None]) -> list[FirstDifference]:
+    """Return the difference of the first tensor that does not end alike, if there is one.
+
+    Args:
+        runs: of a pair that is equal otherwise; none of another one.
+        ends: as `ends_of` gives them.
+    """
+    names = [name for name, is_alike in ends.items() if is_alike is False]
+    if not names or not runs:
+        return []
+    first, *others = (run.manifest for run in runs)
+    prints = first["not_held"].get(names[0])
+    other = next(run for run in others if run["not_held"].get(names[0]) != prints)
+    found = FirstDifference(
+        repeat=other["repeat"],
+        step=first["steps"],
+        epoch=first["epochs"],
+        quantity="weights outside the module",
+        tensor=names[0],
+        cause="not held",
+        since=0,
+    )
+    return [found]
+
+
+def why_nothing(runs: Sequence[Run]) -> str | None:
+    """Say why runs that are equal show nothing of what was trained; None if they do."""
+    if not any(has_tensors(run.manifest) for run in runs):
+        what = "the module holds no parameter and no buffer, and Lightning's optimizers none either"
+    elif all(is_untrained(run) and _has_still_buffers(run) for run in runs):
+        what = "no step changes a parameter or a buffer"
+    else:
+        return None
+    return f"nothing that was trained was compared: {what}; {REMEDY}"
+
+
+def is_untrained(run: Run) -> bool:
+    """Say whether a run changed no parameter: at no traced step, nor in all where some were not."""
+    if not _is_still(run, "before", "parameters"):
+        return False
+    return bool(len(run.steps)) if _is_whole(run) else _ends_as_it_began(run)
+
+
+def _is_whole(run: Run) -> bool:
+    return len(run.steps) == run.manifest["steps"]
+
+
+def _is_still(run: Run, before: str, after: str) -> bool:
+    """Say whether a quantity is the same before and after every step that was traced."""
+    found = run.steps[[before, after]].to_numpy()
+    # On a GPU one step has another hash than the others.
+    kinds = kinds_of(run.fingerprints, after, run.steps["step"].to_numpy())
+    of_kinds = [found[kinds == kind] for kind in np.unique(kinds)]
+    return all(bool((of == of[0, 0]).all()) for of in of_kinds)
+
+
+def _ends_as_it_began(run: Run) -> bool:
+    """Say whether every parameter is at the end what it was before the first step."""
+    names, kept = run.fingerprints["names"].tolist(), set(run.weights.names())
+    for name, began in zip(names, run.fingerprints["initial"].tolist(), strict=True):
+        if name not in kept:  # held by an optimizer alone: nobody knows how it ended
+            return False
+        end = xxhash.xxh3_64()  # as `trace.fingerprints`, of a tensor on the host
+        for part in run.weights.parts(name):
+            end.update(part.tobytes())
+        if end.intdigest() != began:
+            return False
+    return bool(names)
+
+
+def _has_still_buffers(run: Run) -> bool:
+    return _is_whole(run) and _is_still(run, "buffers_before", "buffers")

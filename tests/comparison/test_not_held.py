@@ -1,0 +1,126 @@
+"""Weights that no module holds are compared at the end; nothing trained is nothing equal."""
+
+import pandas as pd
+import pytest
+import torch
+from comparing import compared, pair, verdicts
+from example_runs import example_parameters, seal, write_run
+
+from twinrun import artifacts
+from twinrun.comparison.advice import ADVICE
+from twinrun.comparison.causes import CAUSES
+from twinrun.comparison.compare import compare_seeds
+from twinrun.comparison.difference_words import clause_of
+from twinrun.comparison.pair_records import read_comparisons
+from twinrun.run_files import end_of, read_run
+
+ONE, OTHER = ({"agent.net.weight": print_, "scale": "0a"} for print_ in ("0b", "0c"))
+
+
+def untrained(folder, repeat, **options):
+    """Write a run of which no step changes a parameter or a buffer."""
+    run = write_run(folder, repeat, **options)
+    table = pd.read_csv(run.with_name("steps.csv"), dtype=str)
+    for name in ("before", "parameters", "buffers_before", "buffers"):
+        table[name] = table["before"][0]
+    artifacts.write_csv(run.with_name("steps.csv"), table)
+    seal(run.parent)
+    return run
+
+
+def test_weights_outside_the_module_that_end_alike_are_named_beside_equal(tmp_path):
+    row = verdicts(tmp_path, *pair(tmp_path, changes={"not_held": ONE}))["repeats"]
+    assert row["answer"] == "equal"
+    words = "was compared at the end alone, and is equal there (2 tensors: agent.net.weight, scale)"
+    assert row["measured"].endswith(words)
+    assert "at the end alone" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
+
+
+@pytest.mark.parametrize("other", [OTHER, {"scale": "0a"}])
+def test_weights_outside_the_module_that_end_otherwise_differ(tmp_path, other):
+    """Red before: `equal`, and that they were not compared."""
+    runs = [write_run(tmp_path, 1, changes={"not_held": ONE})]
+    runs.append(write_run(tmp_path, 2, changes={"not_held": other}))
+    row = verdicts(tmp_path, *runs)["repeats"]
+    assert row["answer"] == "differs"
+    assert row["question"] == "Is everything equal, bit for bit?"
+    where = "first by the end of step 6, seen in the weights outside the module of agent.net.weight"
+    assert row["measured"].startswith(f"0 of 36 parameters differ, {where} (2 runs, 6 steps); but")
+    assert "differs at the end (1 tensor: agent.net.weight)" in row["measured"]
+
+
+def test_of_a_pair_without_parameters_none_is_counted(tmp_path):
+    """Red before: `equal, 0 of 0 parameters differ; no step changes a parameter`."""
+    changes = [{"not_held": held} for held in (ONE, OTHER)]
+    first = untrained(tmp_path, 1, parameters={}, changes=changes[0])
+    second = untrained(tmp_path, 2, parameters={}, changes=changes[1])
+    row = verdicts(tmp_path, first, second)["repeats"]
+    assert row["answer"] == "differs"
+    assert row["measured"].startswith("there are no parameters, first by the end of step 6")
+    assert "no step changes" not in row["measured"]
+    assert "; more of the kind was compared at the end alone" in row["measured"]
+
+
+def test_what_cannot_be_looked_at_is_said_not_to_be_compared(tmp_path):
+    row = verdicts(tmp_path, *pair(tmp_path, changes={"not_held": {"odd": ""}}))["repeats"]
+    assert row["answer"] == "equal"
+    assert row["measured"].endswith("could not be compared (1 tensor: odd)")
+
+
+@pytest.mark.parametrize("buffers", [{}, {"codes": torch.ones(3)}])
+def test_a_pair_that_no_step_changes_is_not_run(tmp_path, buffers):
+    """Red before: `equal ... no step changes a parameter`, whatever was trained elsewhere."""
+    options = {"buffers": buffers, "changes": {"not_held": ONE}}
+    row = verdicts(tmp_path, *(untrained(tmp_path, of, **options) for of in (1, 2)))["repeats"]
+    assert row["answer"] == "not run"
+    begin = "nothing that was trained was compared: no step changes a parameter or a buffer; make"
+    assert row["measured"].startswith(begin)
+    assert row["measured"].endswith("is equal there (2 tensors: agent.net.weight, scale)")
+
+
+def test_a_pair_without_a_tensor_is_not_run(tmp_path):
+    """Red before: `equal, 0 of 0 parameters differ`, and every seed led to the same training."""
+    runs = [
+        write_run(tmp_path / str(seed), repeat, parameters={}, changes={"seed": seed})
+        for seed in (1, 2)
+        for repeat in (1, 2)
+    ]
+    rows = verdicts(tmp_path, *runs)
+    assert rows["repeats"]["answer"] == "not run"
+    assert "holds no parameter and no buffer" in rows["repeats"]["measured"]
+    assert "seed_matters" not in rows
+    assert end_of(read_run(runs[0])) is None
+    # What such a training logs is there all the same.
+    assert rows["repeats_logged"]["answer"] == "equal"
+
+
+def test_buffers_alone_are_compared(tmp_path):
+    """Red before: `0 of 0 parameters differ`, as if there were nothing else."""
+    runs = pair(tmp_path, parameters={}, buffers={"codes": torch.ones(3)})
+    row = verdicts(tmp_path, *runs)["repeats"]
+    assert (row["answer"], row["question"][:17]) == ("equal", "Is everything equ")
+    assert row["measured"].startswith("0 of 3 buffer elements differ (2 runs")
+
+
+def test_seeds_that_end_in_other_weights_outside_the_module_are_other_trainings(tmp_path):
+    runs = [
+        write_run(tmp_path / str(seed), repeat, changes={"seed": seed, "not_held": held})
+        for seed, held in ((1, ONE), (2, OTHER))
+        for repeat in (1, 2)
+    ]
+    files = {key: tmp_path / key for key in ("summary", "tensors", "steps")}
+    compare_seeds(runs, **files)
+    assert [found["same_as_seeds"] for found in read_comparisons(files["summary"])] == [[], []]
+
+
+def test_a_difference_in_a_step_comes_before_them(tmp_path):
+    first = write_run(tmp_path, 1, changes={"not_held": ONE})
+    planted = [(3, "gradients", next(iter(example_parameters())))]
+    second = write_run(tmp_path, 2, planted=planted, changes={"not_held": OTHER})
+    found = compared(tmp_path, first, second)[0]["first_difference"]
+    assert clause_of(found) == "at step 3 in the gradients of encoder.weight"
+
+
+def test_the_cause_has_its_advice():
+    assert "not held" in CAUSES
+    assert "submodule" in ADVICE["not held"]

@@ -1,0 +1,83 @@
+"""What a training moves and neither its module nor Lightning's optimizers hold is found."""
+
+import doctest
+
+import pytest
+import torch
+from comparing import compared
+from example_trainings import VARIANT, WORKLOAD, arguments
+from training_apart import GLOBAL, Beside, Held
+
+from twinrun import run_files
+from twinrun.process.launching import environment_of, launch
+from twinrun.training import not_held
+from twinrun.training.not_held import prints_not_held
+
+
+def test_the_examples_in_the_docstrings():
+    assert doctest.testmod(not_held).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("object", {"agent.net.weight", "agent.net.bias"}),
+        ("slotted", {"agent.net.weight", "agent.net.bias"}),
+        ("list", {"agent[0].net.weight", "agent[0].net.bias"}),
+        ("closure", {"SGD, group 0, parameter 0", "SGD, group 0, parameter 1"}),
+        ("partial", {"SGD, group 0, parameter 0", "SGD, group 0, parameter 1"}),
+        ("global", {"SGD, group 0, parameter 0", "SGD, group 0, parameter 1"}),
+        ("by hand", {"a tensor of shape [4, 1]"}),
+    ],
+)
+def test_weights_are_found_wherever_they_lie(kind, names):
+    """Red before: none of them was named."""
+    module = Beside(kind)
+    before = prints_not_held(module, [])
+    module._update(torch.ones(2, 4), torch.ones(2, 1))
+    found = prints_not_held(module, [])
+    GLOBAL.clear()
+    assert found.keys() >= names
+    assert all(found[name] != before.get(name) for name in names)
+    repeated = Beside(kind)
+    del module  # whose own would still be found
+    repeated._update(torch.ones(2, 4), torch.ones(2, 1))
+    assert any(prints_not_held(repeated, [])[name] != found[name] for name in names)
+    GLOBAL.clear()
+
+
+def test_what_lightning_holds_is_none_of_it():
+    module = Held()
+    optimizer = module.configure_optimizers()
+    assert "own, group 0, parameter 0" not in prints_not_held(module, [optimizer])
+    assert "kept[0].weight" not in prints_not_held(module, [optimizer])
+    assert "kept[0].weight" in prints_not_held(module, [])
+
+
+def test_no_property_is_asked_and_no_circle_walked_twice():
+    class Asked:
+        def __init__(self):
+            self.itself, self.many = self, [torch.zeros(1, requires_grad=True)] * 3
+
+        @property
+        def weight(self):
+            raise AssertionError
+
+    module = torch.nn.Linear(1, 1)
+    module.asked = Asked()
+    assert "asked.many[0]" in prints_not_held(module, [])
+
+
+def test_a_pair_that_trains_another_network_beside_its_own_differs(tmp_path):
+    """Red before: `equal`, and nothing beside it, of a pair that ended in other weights."""
+    workload = {**WORKLOAD, "module": "training_apart:Beside", "epochs": 1}
+    workload["hyperparameters"] = {"kind": "slotted", "size": 40}
+    runs = []
+    for repeat in (1, 2):
+        asked = arguments(tmp_path / f"repeat{repeat}", workload, VARIANT)
+        asked["run"]["identity"]["repeat"] = repeat
+        environment = environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
+        launch("twinrun.training.train:train", asked, environment)
+        runs.append(tmp_path / f"repeat{repeat}" / "run.json")
+    assert run_files.read_run(runs[0])["not_held"].keys() == {"agent.net.weight", "agent.net.bias"}
+    assert compared(tmp_path, *runs)[0]["answer"] == "differs"
