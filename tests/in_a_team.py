@@ -23,7 +23,9 @@ from twinrun.errors import TwinrunError
 from twinrun.parallel import whole_batch
 from twinrun.training import train as module_of_training
 
-NOW = {"kill": 0, "shift": 0.0}
+# Of a process, and what data are read from: no loader holds them.
+NOW = {"kill": 0}
+SHIFT = "SHIFT_OF_DATA"
 RANK = os.environ.get("RANK", "0")
 
 
@@ -142,7 +144,7 @@ class Own(Dataset):
 
     def __getitem__(self, index):
         inputs, targets = self.data[index]
-        shift = NOW["shift"] if RANK == "1" else 0.0
+        shift = float(os.environ[SHIFT]) if RANK == "1" else 0.0
         return inputs + shift, targets
 
 
@@ -203,7 +205,8 @@ def train_each(runs: list[Run], told: list[dict], found: str) -> None:
         os.environ["TWINRUN_MEETING"] += f"-{number}"
         minutes = itertools.count(0, 60 if how["is_slow"] else 0)
         vars(resumable)["time"] = SimpleNamespace(monotonic=lambda m=minutes: float(next(m)))
-        NOW.update(kill=how["kill"], shift=how["shift"])
+        NOW.update(kill=how["kill"])
+        os.environ[SHIFT] = str(how["shift"])
         seen.append(set())
         errors.append("")
         try:
