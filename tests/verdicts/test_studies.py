@@ -118,8 +118,10 @@ def test_parallel_asks_no_question_about_determinism():
     scaling = {
         "workload": "digits",
         "baseline": "one",
-        "medians": [median("one"), median("two")],
-        "ratios": [{"variant": "two", "time_ratio": 0.6, "low": 0.5, "high": 0.7}],
+        "medians": [median(name) | {"samples": 640, "steps": 10} for name in ("one", "two")],
+        "ratios": [
+            {"variant": "two", "time_ratio": 0.6, "low": 0.5, "high": 0.7, "per": "samples"}
+        ],
         "skipped": [],
     }
     rows = studies.parallel(
