@@ -18,6 +18,7 @@ from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
 from twinrun.checkpoint.users_code import functions_in, is_users, names_in
 from twinrun.values_inside import values_in
 
+SAID = "said "  # before a value that a state holds
 _METHODS = ("state_dict", "load_state_dict")
 _ANY = {"__dict__", "vars", "getattr", "setattr"}  # by these code comes to all attributes
 # So a walk writes them, and a state has a text, or another container.
@@ -26,6 +27,26 @@ _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, defaultdic
 _EMPTIES = frozenset(f"empty {kind.__name__}" for kind in _CONTAINERS)
 MAY_GO = frozenset(look_at_leaf(leaf) for leaf in (None, _EMPTY))
 """What may be another thing later: a part of the training, a function."""
+
+
+class Said(str):
+    """The text of a value that a state holds."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return it as what it is."""
+        return f"{SAID}{self}"
+
+
+def is_other(then: str | None, now: str | None) -> bool:
+    """Say whether a value is another one, and no state holds what it is now.
+
+    >>> is_other("1", "2"), is_other("1", "said 2"), is_other("said 1", "1"), is_other("1", None)
+    (True, False, False, True)
+    """
+    last = now or then or ""
+    return not last.startswith(SAID) and (then or "").removeprefix(SAID) != (now or "")
 
 
 class OwnState:
@@ -52,12 +73,14 @@ class OwnState:
 
     def says(self, name: str, seen: str) -> bool:
         """Say whether it holds a value of an attribute, as `values_seen` writes that."""
-        is_named = self._names is None or name in self._names
-        return self._is_nothing or (is_named and seen in self._held)
+        return self._is_nothing or self._holds(name, seen)
 
-    def says_all(self, name: str, value: object) -> bool:
+    def holds_all(self, name: str, value: object) -> bool:
         """Say whether it holds all values of an attribute."""
-        return all(self.says(name, seen) for _, seen in values_seen(value, name))
+        return all(self._holds(name, seen) for _, seen in values_seen(value, name))
+
+    def _holds(self, name: str, seen: str) -> bool:
+        return seen in self._held and (self._names is None or name in self._names)
 
 
 def _named_by(bases: Sequence[type]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from twinrun.checkpoint.looks import (
     look_at_users,
     unseen_iterator,
 )
-from twinrun.checkpoint.own_states import MAY_GO, OwnState, values_seen
+from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other, values_seen
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -39,7 +39,7 @@ MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millio
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
-_PICKLED, _SAID, _LEFT_OUT = "pickled ", "said ", "left out "  # by a state_dict
+_PICKLED, _LEFT_OUT = "pickled ", "left out "  # by a state_dict
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
 
@@ -143,7 +143,7 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
             value = _state_of(value)
         only_users = _pickled(value, kept) is None
         for where, seen in values_seen(value, path, kept, only_users=only_users):
-            yield f"{index} {where}", f"{_SAID if state.says(name, seen) else _LEFT_OUT}{seen}"
+            yield f"{index} {where}", f"{SAID if state.says(name, seen) else _LEFT_OUT}{seen}"
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
@@ -238,7 +238,7 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
     may_go = {nothing, *(_pickled(empty, {}) for empty in (None, [], {}, (), set()))}
     for key in {**before, **after}:
         name, then, state = key.partition(" ")[2], before.get(key), after.get(key)
-        if (state or then or "").startswith((_SAID, _LEFT_OUT)):
+        if (state or then or "").startswith((SAID, _LEFT_OUT)):
             if _is_left_out(then, state):
                 yield f"{name} changes while the training runs, and the state_dict does not hold it"
             continue
@@ -261,7 +261,7 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
 
 def _is_left_out(then: str | None, now: str | None) -> bool:
     """Say whether a value has changed that a callback's own state does not hold."""
-    was = (then or "").removeprefix(_SAID).removeprefix(_LEFT_OUT)
-    if now is None:
-        return str(then).startswith(_LEFT_OUT) and was not in MAY_GO
-    return now.startswith(_LEFT_OUT) and was != now.removeprefix(_LEFT_OUT)
+    was = None if then is None else then.removeprefix(_LEFT_OUT)
+    return is_other(was, None if now is None else now.removeprefix(_LEFT_OUT)) and (
+        now is not None or was not in MAY_GO
+    )
