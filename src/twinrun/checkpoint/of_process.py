@@ -46,7 +46,8 @@ def _temporary(found: re.Match[str]) -> str:
 def _is_made_here(path: str) -> bool:
     """Say whether it was made since this process began, or is gone again."""
     try:
-        return Path(path).stat().st_ctime >= _BEGAN[time.time] - 1
+        # Whole seconds: the clock of a file system may be a coarser one.
+        return int(Path(path).stat().st_ctime) >= int(_BEGAN[time.time])
     except OSError:
         return True
 
