@@ -6,6 +6,7 @@ import pytest
 import pytorch_lightning as pl
 from resumed import assert_resumed, every, fit
 from small import Points, Restless
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from twinrun.errors import TwinrunError
 
@@ -247,3 +248,89 @@ def test_a_number_that_data_leave_out_of_their_state_is_refused(tmp_path, data, 
         f"no checkpoints are written: {data.__name__}.{name} changes while the training runs, and "
         f"no checkpoint holds it"
     ]
+
+
+class SetsByName(CountedBatches):
+    """Sets what its state has by no name of it."""
+
+    def load_state_dict(self, state_dict):
+        for name, value in {"index": state_dict["current_train_batch_index"]}.items():
+            setattr(self, name, value)
+
+
+class SetsByMethod(CountedBatches):
+    def go_to(self, index):
+        self.index = index
+
+    def load_state_dict(self, state_dict):
+        self.go_to(state_dict["current_train_batch_index"])
+
+
+@pytest.mark.parametrize("data", [SetsByName, SetsByMethod])
+def test_what_data_set_in_another_way_is_resumed(tmp_path, data):
+    """Red before: refused as a number that no checkpoint holds."""
+    assert_resumed(tmp_path, [7], kills=[8], data=data)
+
+
+class Harder(Sampler):
+    """Says where it is, and not how hard it makes it, which grows where an epoch ends."""
+
+    def __init__(self):
+        self.position, self.level, self.order = 0, 1, None
+
+    def __len__(self):
+        return 70
+
+    def __iter__(self):
+        self.order = [self.level * row % 71 - 1 for row in range(1, 71)]
+        for row in self.order:
+            self.position += 1
+            yield row
+        self.position = 0
+
+    def state_dict(self):
+        return {"position": self.position}
+
+    def load_state_dict(self, state_dict):
+        self.position = state_dict["position"]
+
+
+class LevelToo(Harder):
+    def state_dict(self):
+        return {**super().state_dict(), "level": self.level}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.level = state_dict["level"]
+
+
+class HardPoints(Points):
+    kind = Harder
+
+    def setup(self, stage):
+        self.order = self.kind()
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(self.inputs, self.targets), 16, sampler=self.order)
+
+
+class HardPointsAndLevel(HardPoints):
+    kind = LevelToo
+
+
+class Hardens(Restless):
+    def on_train_epoch_end(self):
+        self.trainer.train_dataloader.sampler.level += 1
+
+
+def test_a_number_that_a_sampler_leaves_out_of_its_state_is_refused(tmp_path):
+    """Red before: a resumed training went on with the level of the beginning."""
+    _, _, said = fit(tmp_path, HardPoints, Hardens, minutes=0)
+    assert said == [
+        "no checkpoints are written: Harder.level changes while the training runs, and no "
+        "checkpoint holds it"
+    ]
+
+
+def test_one_that_it_says_is_resumed(tmp_path):
+    assert_resumed(tmp_path, [7], kills=[8], data=HardPointsAndLevel, module=Hardens)

@@ -1,6 +1,9 @@
 """What callbacks keep is told from what a checkpoint holds, and Lightning keeps itself."""
 
+import copy
 import time
+from collections import deque
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -78,9 +81,114 @@ class StopsAndCounts(Stops):
         self.seen += 1
 
 
+class Averages(pl.Callback):
+    """Saves an average, and not the count by which it warms up."""
+
+    def __init__(self, *_):
+        self.average, self.count, self.rate = None, 0, 0.1
+
+    def change(self):
+        self.count += 1
+        self.average = {"weight": torch.full((2,), 0.5)}
+
+    def state_dict(self):
+        return {"average": self.average}
+
+    def load_state_dict(self, state_dict):
+        self.average = state_dict["average"]
+
+
+class AveragesAll(Averages):
+    """Saves what it has by way of another method, a number of a tensor, and a path as a text."""
+
+    def __init__(self, *_):
+        super().__init__()
+        self.best, self.file, self.seen = torch.tensor(0.0), Path("a"), deque(maxlen=2)
+
+    def change(self):
+        super().change()
+        self.best, self.file = torch.tensor(2.5), Path("b")
+        self.seen.append(3)
+
+    def mine(self):
+        return {"n": self.count, "best": self.best.item(), "file": str(self.file)}
+
+    def state_dict(self):
+        return {**super().state_dict(), **self.mine(), "seen": list(self.seen)}
+
+
+class Coincides(Averages):
+    """Saves a number that is by chance like the one that it forgets."""
+
+    def state_dict(self):
+        return {**super().state_dict(), "version": 1}
+
+
+class AveragesANetwork(Averages):
+    """Keeps an average in a network, and counts in an object."""
+
+    def __init__(self, module, *_):
+        self.network, self.of = copy.deepcopy(module.encoder), SimpleNamespace(updates=0, rate=0.5)
+
+    def change(self):
+        self.network.weight.data.add_(1)
+        self.network.eval()
+        self.of.updates += 1
+
+    def state_dict(self):
+        return {"network": self.network.state_dict(), "rate": self.of.rate}
+
+    def load_state_dict(self, state_dict):
+        self.network.load_state_dict(state_dict["network"])
+        self.of.rate = state_dict["rate"]
+
+
+class AveragesANetworkAndSaysSo(AveragesANetwork):
+    def state_dict(self):
+        return {**super().state_dict(), "of": vars(self.of).copy()}
+
+
+class WaitsForItsState(AveragesAll):
+    """Has no state before there is one."""
+
+    def state_dict(self):
+        return super().state_dict() if self.count else {}
+
+
+class SaysAllByItsDictionary(AveragesAll):
+    def state_dict(self):
+        return dict(self.__dict__)
+
+
+class Derived(Averages):
+    """Has its count from what is saved."""
+
+    def change(self):
+        super().change()
+        self.average["count"] = self.count
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.count = self.average["count"]
+
+
+class StopsAndSaysSo(StopsAndCounts):
+    def state_dict(self):
+        return {**super().state_dict(), "mine": 1}
+
+
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
+        (Averages, ["count"]),
+        (AveragesAll, []),
+        (Coincides, ["count"]),
+        (AveragesANetwork, ["of.updates"]),
+        (AveragesANetworkAndSaysSo, []),
+        (WaitsForItsState, []),
+        (SaysAllByItsDictionary, []),
+        (Derived, []),
+        (StopsAndSaysSo, ["seen"]),
         (Watches, []),
         (Accumulates, ["mean"]),
         (Counts, ["counts"]),
@@ -113,4 +221,6 @@ def test_only_what_a_callback_keeps_and_nobody_saves_is_named(kind, names):
     assert len(found) == len(names)
     for name, sentence in zip(names, found, strict=True):
         assert sentence.startswith(f"{kind.__name__}.{name} changes while the training runs")
-        assert "returns {}" in sentence
+        is_own = "no state_dict" not in sentence
+        assert ("returns {}" if not is_own else "the state_dict does not hold it") in sentence
+        assert is_own == ("state_dict" in vars(kind) or isinstance(callback, Averages))

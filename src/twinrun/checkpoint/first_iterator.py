@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.data_in_place import DataLooks
+from twinrun.checkpoint.own_states import Said
 from twinrun.checkpoint.plain_attributes import of_data
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import possible_positions
@@ -24,12 +25,13 @@ class FirstIterator:
         self._data = DataLooks(trainer, loaders, is_of_batches_alone=True)
         parts = [*of_data(trainer, loaders), *possible_positions(loaders).items()]
         # What is set only here is no reason, as it may be the same each time.
-        self._plain = {key: repr(value) for key, value in parts if value is not None}
+        left = (type(None), Said)
+        self._plain = {key: repr(value) for key, value in parts if not isinstance(value, left)}
 
     def changed(self, now: "FirstIterator") -> Iterator[str]:
         """Say what was another one before."""
         both = sorted(self._plain.keys() & now._plain.keys())
-        names = [key.partition(" ")[2] for key in both if self._plain[key] != now._plain[key]]
+        names = [key.rpartition(" ")[2] for key in both if self._plain[key] != now._plain[key]]
         for name in (*names, *self._data.written_to(now._data)):
             yield (
                 f"{name} changes where the first iterator is made, which a resumed training makes "

@@ -5,8 +5,11 @@ They may be made from anything that a training has by then: a count of steps, wh
 callback's state, what the network says. Those that a resumed training makes must be like them.
 """
 
+import datetime
 import types
+import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,17 +20,20 @@ from torch.utils.data import DataLoader, Sampler
 
 from twinrun.checkpoint.data_in_place import Told, content_of_array
 from twinrun.checkpoint.found import Found, Holder, Length, Order
+from twinrun.checkpoint.of_process import content_without_process, without_process
 from twinrun.checkpoint.reached import held_by_data_module, reached
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
-from twinrun.containers import is_really, shown
+from twinrun.containers import entries, is_container, is_really, shown
 from twinrun.hidden_content import PLAIN, content_of_plain
 from twinrun.pandas_values import is_table
+from twinrun.pandas_values import parts_of as parts_of_table
 
 MOST_ENTRIES = 1 << 20  # of a list that are all looked at
 
-Made: TypeAlias = dict[str, tuple[str, bool, bool]]
-"""By name: the content, whether a cache may not come into its place, and whether it is new."""
+Made: TypeAlias = dict[str, tuple[str, str, bool, bool]]
+"""By name: the content, also without what of it belongs to the process; whether a cache may not
+come into its place, and whether it is new."""
 
 
 def held_before(trainer: pl.Trainer) -> dict[int, object]:
@@ -54,9 +60,9 @@ def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
     own = {id(tensor): f"{name} of the module" for name, tensor in tensors}
     parts = parts_of(loaders)
     kinds = [type(part).__qualname__ for part in parts]
-    made: Made = {"the kinds of loaders, samplers and datasets": (repr(kinds), True, True)}
+    made: Made = {"the kinds of loaders, samplers and datasets": (repr(kinds), "", True, True)}
     lengths = [sized_len(each) for each in parts if isinstance(each, DataLoader)]
-    made["the length of a loader"] = repr(lengths), True, True
+    made["the length of a loader"] = repr(lengths), "", True, True
     found = [each for part in parts for each in _numbers_of_sampler(part)]
     seen: dict[int, object] = {id(part): part for part in module.modules()}
     counts, told = dict[str, int](), Told(parts)
@@ -66,25 +72,27 @@ def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
         content, is_whole = _content(each, own)
         # What says itself where it is is told so later; if it is kept, it may be elsewhere by now.
         if content is not None and ((before and is_new) or not told.says(each)):
-            turn = counts[each.name] = counts.get(each.name, 0) + 1
+            name = without_process(each.name)  # a key may be a path
+            turn = counts[name] = counts.get(name, 0) + 1
             kind = type(each.value).__name__ if held is not None else ""
-            made[f"{each.name} {kind} {turn}"] = content, is_whole, is_new
+            made[f"{name} {kind} {turn}"] = content, _alike(each), is_whole, is_new
     return made
 
 
 def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Name what is other in loaders that are made again.
 
-    >>> made = {"A.rows  1": ("5", True, True), "A.known  1": ("{}", False, False)}
-    >>> unlike(made, {"A.rows  1": ("5", True, True)})
-    >>> unlike(made, {"A.rows  1": ("6", True, True)})
+    >>> made = {"A.rows  1": ("5", "", True, True), "A.known  1": ("{}", "", False, False)}
+    >>> unlike(made, {"A.rows  1": ("5", "", True, True)})
+    >>> unlike(made, {"A.rows  1": ("6", "", True, True)})
     'A.rows'
     >>> unlike(made, {})
     'A.rows'
     """
-    for key, (content, is_whole, is_new) in before.items():
-        found, is_found_whole, _ = now.get(key, (None, False, False))
-        if found != content and (is_new or (is_whole and is_found_whole)):
+    for key, (content, alike, is_whole, is_new) in before.items():
+        found, found_alike, is_found_whole, _ = now.get(key, (None, "", False, False))
+        is_other = found != content and (not alike or found_alike != alike)
+        if is_other and (is_new or (is_whole and is_found_whole)):
             return key if key.startswith("the ") else key.rsplit(" ", 2)[0]
     return None
 
@@ -120,6 +128,43 @@ def _content(found: Found, own: Mapping[int, str]) -> tuple[str | None, bool]:
     if isinstance(value, PLAIN):
         return repr(value), value is not None
     return None, False
+
+
+def _alike(found: Found) -> str:
+    """Write down what was found without what belongs to the process; nothing if nothing does."""
+    value = found.value
+    if isinstance(value, Length):
+        sample = str(value.sample.plain)
+        if (alike := without_process(sample)) == sample:
+            return ""
+        is_short = value.entries <= MOST_ENTRIES
+        whole = content_of_plain(_texts_alike(value.container)) if is_short else None
+        return f"{value.entries} {whole or alike}"
+    if isinstance(value, Order):
+        return without_process(repr([shown(key, turn) for turn, key in enumerate(value.keys)]))
+    if is_table(value) or (is_really(value, np.ndarray) and value.dtype.kind in "UO"):
+        return content_of_plain(_texts_alike(value)) or ""
+    if isinstance(value, PLAIN):
+        # What is no plain value is its own owner, and found as a text.
+        is_own = isinstance(found.owner, datetime.date | uuid.UUID)
+        is_inside = found.name.endswith("]")
+        return content_without_process(found.owner if is_own else value, is_inside=is_inside)
+    return ""
+
+
+def _texts_alike(value: Any) -> Any:
+    """Return texts in containers, arrays and tables without what belongs to the process."""
+    if isinstance(value, str | PurePath):
+        return without_process(str(value))
+    if is_table(value):
+        return [(name, _texts_alike(part)) for name, part in parts_of_table(value) or ()]
+    if is_really(value, np.ndarray):
+        is_text = value.dtype.kind in "UO" and value.size <= MOST_ENTRIES
+        return _texts_alike(value.tolist()) if is_text else content_of_array(value)
+    if is_container(value):
+        inside = [_texts_alike(item) for _, item in entries(value)]
+        return [*dict.keys(value), inside] if is_really(value, dict) else inside
+    return value
 
 
 def _kind_of(value: Any) -> str:

@@ -16,23 +16,25 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import DataLoader
 from torchmetrics import Metric
 
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
+from twinrun.checkpoint.own_states import OwnState, Said, is_other
 from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
 from twinrun.checkpoint.stream_position import (
     Stateful,
     is_stream,
     parts_of,
+    telling_data,
     told_anew,
-    told_by_state,
 )
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
 from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS
-from twinrun.set_attributes import set_by
+from twinrun.set_attributes import set_by, set_by_other_bases
 
 Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
@@ -57,7 +59,7 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
         for name, value in looked_at(part).items():
             found[f"module {path} {name}"] = look(value, held)
     for key, value in of_data(trainer, loaders):
-        found[f"data {key}"] = repr(value)
+        found[key] = repr(value)
     return found
 
 
@@ -76,11 +78,11 @@ def changed_attributes(
         path, _, name = rest.rpartition(" ")
         part = parts.get(path)
         # Of data the path is a number.
-        called = name if owner == "data" else f"{type(part).__name__}.{name}"
-        value = None if part is None or owner == "data" else looked_at(part).get(name)
+        called = name if owner != "module" else f"{type(part).__name__}.{name}"
+        value = None if part is None or owner != "module" else looked_at(part).get(name)
         if key in unseen:
             refused.append(f"{called} {unseen[key]}, and it may change while the training runs")
-        elif key not in after and owner == "data":
+        elif key not in after and owner != "module":
             refused.append(
                 f"{called} has changed to what is no plain value, nor a short list of such"
             )
@@ -91,7 +93,7 @@ def changed_attributes(
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
         else:
-            held = "" if owner == "data" else class_in(value)
+            held = "" if owner != "module" else class_in(value)
             refused.append(
                 f"{called} changes while the training runs, and no checkpoint holds it{held}"
             )
@@ -104,8 +106,10 @@ def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[st
     return [
         key
         for key in {**after, **before}
-        if before.get(key) != after.get(key)
+        if is_other(before.get(key), after.get(key))
         and (key.startswith("module ") or all(key.rpartition(".")[0] in each for each in owners))
+        # In an epoch it has what else it reads by, a new order, say, which follows from its state.
+        and not (key.startswith("told ") and not (key in before and key in after))
     ]
 
 
@@ -267,24 +271,27 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
     owners = [vars(trainer).get("datamodule"), *parts_of(loaders)]
     for index, owner in enumerate(owners):
         is_known = type(owner).__module__.startswith(LIBRARIES)
-        # Those tell their position, or are asked for it: see `stream_position`.
-        if (
-            owner is None
-            or is_known
-            or (index and (isinstance(owner, Stateful) or is_stream(owner)))
-        ):
+        is_telling = isinstance(owner, Stateful) if index else telling_data(trainer) is not None
+        # What says itself where it is may leave a number out: that of a library does not.
+        is_of_library = isinstance(owner, DataLoader) or not is_users(type(owner).__module__)
+        is_left = index > 0 and is_telling and is_of_library
+        # The numbers of a stream are looked at as positions: see `stream_position`.
+        is_left |= index > 0 and not is_telling and is_stream(owner)
+        if owner is None or is_known or is_left:
             continue
-        # What a data module says itself is loaded with it: see `loaded_states`.
-        is_module = isinstance(owner, pl.LightningDataModule)
-        told = told_by_state(owner) if is_module else told_anew(owner)
+        state = OwnState(owner) if is_telling else None
+        told = told_anew(owner) if index else set()
+        told |= set_by_other_bases(type(owner), is_users) if index and is_telling else set()
         # It is there: what it is first given under way has changed.
-        yield f"{index} {type(owner).__name__}.", None
+        prefix = f"{'told' if index and is_telling else 'data'} {index} {type(owner).__name__}."
+        yield prefix, None
         for name, value in getattr(owner, "__dict__", {}).items():
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT
             few = [item for _, item in entries(value)] if is_list and is_short else [value]
             is_short = is_short and all(isinstance(v, (*PLAIN, *NUMBERS)) for v in few)
             if is_short and name not in {*_OF_DATA, *told}:
-                yield f"{index} {type(owner).__name__}.{name}", value
+                is_said = state is not None and state.holds_all(name, value)
+                yield f"{prefix}{name}", Said(repr(value)) if is_said else value
             elif _is_handle(value):  # of a file that is opened where it is first read
-                yield f"{index} {type(owner).__name__}.{name}", None
+                yield f"{prefix}{name}", None

@@ -121,30 +121,6 @@ def told_anew(owner: object) -> set[str]:
     return set() if function is None else {"epoch", *_attributes_in(function, "STORE_ATTR")}
 
 
-def told_by_state(data: pl.LightningDataModule) -> set[str]:
-    """Name the attributes that a data module's state holds as they are, and sets where loaded."""
-    kind = type(data)
-    names = _attributes_in(kind.state_dict, "LOAD_ATTR")
-    names &= _attributes_in(kind.load_state_dict, "STORE_ATTR") & vars(data).keys()
-    if not names:
-        return names
-    try:
-        with isolate_rng():
-            state = data.state_dict()
-    except Exception:  # of whatever class: to save it fails by itself
-        return set()
-    # A state may hold less than the number, such as the epoch that a count of batches is in.
-    held = {look(value, ()) for value in _values_in(state)}
-    return {name for name in names if look(vars(data)[name], ()) in held}
-
-
-def _values_in(state: object) -> Iterator[object]:
-    yield state
-    if is_container(state):
-        for _, item in entries(state):
-            yield from _values_in(item)
-
-
 def _attributes_in(function: Callable[..., object], operation: str) -> set[str]:
     code = getattr(inspect.unwrap(function), "__code__", None)
     steps = dis.get_instructions(code) if code is not None else ()

@@ -5,7 +5,8 @@ augmentations again, or go on without a moving average. Looked at are the attrib
 and its submodules, the data module, loaders, samplers, batch samplers and datasets (also those that
 wrap another one), and the short lists, tuples and dictionaries in them; of callbacks the attributes
 that change while the training runs, that no `state_dict` gives, and that are no part of the module,
-its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds.
+its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds; of one
+with a `state_dict` of its own, what this leaves out.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from twinrun.checkpoint.looks import (
     look_at_users,
     unseen_iterator,
 )
+from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other, values_seen
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -37,7 +39,7 @@ MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millio
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
-_PICKLED = "pickled "
+_PICKLED, _LEFT_OUT = "pickled ", "left out "  # by a state_dict
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
 
@@ -109,12 +111,13 @@ class _Pickler(pickle.Pickler):
 
 
 def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
-    """Hash the attributes of callbacks that have no `state_dict`, by `Class.attribute`.
+    """Hash the attributes of callbacks, by `Class.attribute`.
 
-    As it is pickled, and what can be looked at where something in it cannot be.
+    As it is pickled, and what can be looked at where something in it cannot be; value by value
+    where there is a `state_dict`, which may hold some of them.
     """
     kept = kept_anyway(trainer)
-    found = {}
+    found = dict(_beside_own_states(trainer, kept))
     for key, value in attributes_of_callbacks(trainer, kept):
         if (hidden := _iterator_in(value, kept, MOST_DEEP)) is not None:
             found[key] = unseen_iterator(hidden)
@@ -124,6 +127,23 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
         # A file, a lock or a connection cannot be pickled: what lies beside it is looked at.
         found[key] = _pickled(state, kept) or look_at_users(value, kept)
     return found
+
+
+def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    # First, as one may count how often it is asked.
+    states = [
+        OwnState(callback) if _has_own_state(type(callback)) else None
+        for callback in vars(trainer)["callbacks"]
+    ]
+    for key, value in attributes_of_callbacks(trainer, kept, with_state=True):
+        index, _, path = key.partition(" ")
+        name, state = path.partition(".")[2], states[int(index)]
+        assert state is not None  # noqa: S101
+        if isinstance(value, torch.nn.Module):
+            value = _state_of(value)
+        only_users = _pickled(value, kept) is None
+        for where, seen in values_seen(value, path, kept, only_users=only_users):
+            yield f"{index} {where}", f"{SAID if state.says(name, seen) else _LEFT_OUT}{seen}"
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
@@ -136,18 +156,18 @@ def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
 
 
 def attributes_of_callbacks(
-    trainer: pl.Trainer, kept: Mapping[int, str]
+    trainer: pl.Trainer, kept: Mapping[int, str], *, with_state: bool = False
 ) -> Iterator[tuple[str, object]]:
     """Yield the attributes of callbacks that have no `state_dict`, beside `<number> Class.name`.
 
     Args:
         trainer: of the training.
         kept: as of `kept_anyway`.
+        with_state: of those that have one of their own instead.
     """
     for index, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
-        says = next(each for each in kind.__mro__ if "state_dict" in vars(each))
-        if kind.__module__.startswith(OURS) or not says.__module__.startswith(OURS):
+        if kind.__module__.startswith(OURS) or _has_own_state(kind) is not with_state:
             continue
         for name in sorted(vars(callback).keys() - set_by(kind, OURS)):
             value = vars(callback)[name]
@@ -155,6 +175,11 @@ def attributes_of_callbacks(
             is_function = callable(value) and not isinstance(value, torch.nn.Module)
             if not is_function and not _is_kept(value, kept):
                 yield f"{index} {kind.__name__}.{name}", value
+
+
+def _has_own_state(kind: type) -> bool:
+    says = next(each for each in kind.__mro__ if "state_dict" in vars(each))
+    return not says.__module__.startswith(OURS)
 
 
 def kept_anyway(trainer: pl.Trainer) -> dict[int, str]:
@@ -197,12 +222,12 @@ def _iterator_in(value: object, kept: Mapping[int, str], deeper: int) -> object 
 
 def _state_of(module: torch.nn.Module) -> object:
     """Return what a module keeps, also beside its state_dict, as metrics do."""
-    beside = [
-        (name, key, value)
+    beside = {
+        f"{name}.{key}": value
         for name, part in module.named_modules()
         for key, value in vars(part).items()
         if any(isinstance(each, torch.Tensor) for each in _inside(value)) and key[0] != "_"
-    ]
+    }
     return module.state_dict(), beside
 
 
@@ -213,6 +238,10 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
     may_go = {nothing, *(_pickled(empty, {}) for empty in (None, [], {}, (), set()))}
     for key in {**before, **after}:
         name, then, state = key.partition(" ")[2], before.get(key), after.get(key)
+        if (state or then or "").startswith((SAID, _LEFT_OUT)):
+            if _is_left_out(then, state):
+                yield f"{name} changes while the training runs, and the state_dict does not hold it"
+            continue
         if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
             continue
@@ -228,3 +257,11 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
                 f"{name} changes while the training runs, and the callback has no state_dict"
                 " (one that returns {} says that nothing is to be kept)"
             )
+
+
+def _is_left_out(then: str | None, now: str | None) -> bool:
+    """Say whether a value has changed that a callback's own state does not hold."""
+    was = None if then is None else then.removeprefix(_LEFT_OUT)
+    return is_other(was, None if now is None else now.removeprefix(_LEFT_OUT)) and (
+        now is not None or was not in MAY_GO
+    )
