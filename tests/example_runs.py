@@ -31,6 +31,8 @@ SECONDS = {
     "total": 2.0,
     "epochs": [],
     "communication": [],
+    "steps": [],
+    "samples": [],
 }
 CONTEXT = {
     "host": "example",

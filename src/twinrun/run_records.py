@@ -87,7 +87,20 @@ class SettingsEntry(TypedDict):
     """Read by `variant_of`."""
 
 
-class RunSeconds(TypedDict):
+class OfEpochs(TypedDict):
+    """The training steps of each epoch, in lists as long as there were epochs."""
+
+    epochs: list[float]
+    """Their seconds."""
+    communication: list[float]
+    """Of these, those in which workers exchanged or waited."""
+    steps: list[int]
+    """How many they were, of whole mini-batches."""
+    samples: list[int | None]
+    """Their samples, of all workers together; None where the loader does not tell."""
+
+
+class RunSeconds(OfEpochs):
     """Where the time of a run went."""
 
     setup: float
@@ -105,10 +118,6 @@ class RunSeconds(TypedDict):
     """No seconds: how many cores were busy with other processes meanwhile, on average."""
     total: float
     """From the first line of `train` to the manifest, in seconds; imports come before."""
-    epochs: list[float]
-    """Seconds of the training steps of each epoch."""
-    communication: list[float]
-    """Seconds of each epoch in which workers exchanged or waited."""
 
 
 class PerturbedWeight(TypedDict):

@@ -137,6 +137,32 @@ def test_metrics_predictions_and_parameters_of_each_run(tmp_path):
     assert of_seed.tolist() == pytest.approx([0.01] * 6)
 
 
+def test_scores_of_which_some_are_masked_are_compared(tmp_path):
+    """Red before: left aside, since the reference's were nan, though none of them is."""
+
+    def masked(name, rows=(), *, masks=(1,)):
+        run = write(tmp_path, name, by=float(len(name)), perturbed=PERTURBED)
+        scores = predictions(rows)["scores"]
+        scores = torch.cat([scores, torch.zeros(len(scores), 2)], dim=1)
+        scores[:, [2 + column for column in masks]] = -torch.inf
+        write_tensors(run.with_name("predictions.safetensors"), {"scores": scores})
+        seal(run.parent)
+        return run
+
+    runs = [
+        listed("reference", masked("reference")),
+        listed("perturbation", masked("perturbed", [0])),
+        listed("seed", masked("seed", [0, 1, 2])),
+        listed("change", masked("change", masks=(0,))),
+    ]
+    found = weighed(tmp_path, runs)
+    of_runs = [run["values"] for run in found["runs"]]
+    assert [values.get("scores") for values in of_runs] == [0.0, 0.25, 0.75, 0.0]
+    assert [values.get("scores (as numbers)", 0) > 0 for values in of_runs] == [0, 1, 1, 0]
+    # A number beside minus infinity is as far as can be.
+    assert found["runs"][3]["lacks"] == {"scores (as numbers)": "it is inf"}
+
+
 def test_what_cannot_be_compared_says_why(tmp_path):
     reference = listed("reference", write(tmp_path, "reference"))
     failed = fail(write(tmp_path, "failed"), "no memory")

@@ -66,8 +66,29 @@ def test_distances_and_numbers(tmp_path):
     one, other = (stored(tmp_path, n, {"a": t}) for n, t in (("x", left), ("y", right)))
     whole = squares(left.double().numpy(), right.double().numpy(), "float64")
     assert predicted.squares_of(one, other, "a") == pytest.approx(whole, rel=1e-12)
-    assert predicted.are_finite(one, "a")
-    assert not predicted.are_finite(stored(tmp_path, "z", {"a": changed(right) / 0}), "a")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "have_largest"),
+    [
+        ([1.0, 2.0], [2.0, 1.0], True),
+        ([1.0, -np.inf], [1.0, -np.inf], True),  # red before: a class that is masked out was nan
+        ([1.0, 2.0], [1.0, -np.inf], True),
+        ([-np.inf, -np.inf], [-np.inf, -np.inf], True),  # a row that pads
+        ([1.0, -np.inf], [-np.inf, -np.inf], False),
+        ([1.0, 2.0], [1.0, np.inf], False),
+        ([1.0, np.inf], [2.0, 3.0], True),
+        ([1.0, np.nan], [1.0, np.nan], False),
+    ],
+)
+def test_rows_have_a_largest_number_beside_those_that_are_masked(
+    tmp_path, first, second, have_largest
+):
+    one, other = (
+        stored(tmp_path, name, {"a": torch.cat([ones(PART, 2), torch.tensor([row])])})
+        for name, row in (("x", first), ("y", second))
+    )
+    assert predicted.have_largest(one, other, "a") is have_largest
 
 
 def test_names_that_one_run_lacks_differ(tmp_path):

@@ -139,6 +139,31 @@ def outcome(folder, requirements, **results):
     return {code: outcome for outcome, code in EXIT_CODES.items()}[code]
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize(
+    "file", ["comparisons/x.json", "matrix/threads-1.json", "runs/run/SHA256SUMS"]
+)
+def test_what_the_answers_rest_on_is_looked_at_again(
+    tmp_path, monkeypatch, capsys, file, is_deleted
+):
+    """Red before: a comparison that was altered or deleted passed, or other checksums."""
+    folder = tmp_path / "results"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("twinrun.gate.gate.stale_reasons", lambda *_: [])
+    run = write_run(folder / "runs")
+    (folder / file).parent.mkdir(exist_ok=True, parents=True)
+    if not (folder / file).is_file():
+        (folder / file).write_text("{}")
+    found = {"rows": [verdict("equal")], "rests_on": [str(Path(run).relative_to(tmp_path))]}
+    assert outcome(Path("results"), {"deterministic_pair": "equal"}, **found) == "pass"
+    (folder / file).unlink() if is_deleted else (folder / file).write_text("{ }")
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    said = capsys.readouterr().out
+    assert f"results/{file} changed since the gate judged" in said
+    forced = "require" if "runs/" in file else f"require results/{file}"
+    assert f"(twinrun gate --forcerun {forced})" in said
+
+
 @pytest.mark.parametrize("module", [costs, expected_fingerprints, outcomes])
 def test_examples_in_the_docstrings_hold(module):
     found = doctest.testmod(module)

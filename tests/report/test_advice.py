@@ -118,6 +118,18 @@ class TestRepeats:
             "time of a step, 95% interval 1.05 to 1.10)"
         ]
 
+    def test_what_is_told_of_several_variants_holds_for_each(self):
+        """Red before: "(2 runs, 95 steps)", the first one's alone."""
+        pairs = [
+            pair("deterministic", "equal"),
+            pair("serial", "equal", steps=60, repeats=3),
+            pair("serial", "equal", steps=70, repeats=3, seed=2, is_untrained=True),
+        ]
+        assert says(repeated(pairs)) == [
+            "denoiser: training repeats, bit for bit, under deterministic and serial (2 to 3 runs "
+            "of each of 1 to 2 seeds, 60 to 95 steps, on conditions that their verdicts name)"
+        ]
+
     def test_determinism_mends_what_differs_and_its_cost_is_named(self):
         pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
         at = [self.located()]

@@ -487,11 +487,12 @@ class TestSeveralWorkersAndTrials:
             "medians": [
                 {**phase, **spread, "variant": variant, "workers": workers, "seconds": seconds}
                 | {"first_epoch": 9.0, "communication": 0.25 * (workers - 1)}
+                | {"steps": 10, "samples": 160 // workers}
                 for variant, workers, seconds in zip(VARIANTS, (1, 2), (4.0, 2.5), strict=True)
             ],
             "ratios": [
                 {**phase, "variant": VARIANTS[1], "time_ratio": 0.625, "low": 0.5, "high": 0.8}
-                | {"efficiency": 0.8}
+                | {"efficiency": 0.8, "per": "samples"}
             ],
         }
         trial = {"rank": 1, "point": {"lr": 0.1}, "label": "lr 0.1", "value": 0.9, "metrics": {}}
@@ -524,10 +525,11 @@ class TestSeveralWorkersAndTrials:
 
     def test_speed_up_efficiency_and_communication_are_told(self, page):
         assert (
-            "deterministic trains an epoch 1.60 times as fast as nondeterministic (95% interval "
-            "1.25 to 2.00): faster, 37.5% less time." in page.text
+            "deterministic trains 1.60 times as fast as nondeterministic (95% interval "
+            "1.25 to 2.00): faster, 37.5% less time; per sample, since an epoch of deterministic "
+            "has 80 samples, one of nondeterministic 160." in page.text
         )
-        for words in ("80%", "25%", "2.50 s", "canonical"):
+        for words in ("80%", "25%", "2.50 s", "canonical", "Samples an epoch"):
             assert words in page.text
 
     def test_whether_as_many_workers_repeat_is_told(self, page):

@@ -21,15 +21,21 @@ PLANTED = {
 }
 
 
-def write_run(folder, variant, repeat=1, epochs=5):
+def write_run(folder, variant, repeat=1, epochs=5, *, steps=10, samples=160, settings=None):
     workers, seconds, communication = PLANTED[variant]
+    number = len(seconds[:epochs])
     manifest = {
         "workload": "digits",
         "variant": variant,
         "seed": 1,
         "repeat": repeat,
-        "settings": {"variant": {"devices": workers}},
-        "seconds": {"epochs": seconds[:epochs], "communication": communication[:epochs]},
+        "settings": {"variant": {"devices": workers, **(settings or {})}},
+        "seconds": {
+            "epochs": seconds[:epochs],
+            "communication": communication[:epochs],
+            "steps": [steps] * number,
+            "samples": [samples] * number,
+        },
     }
     run = folder / f"{variant}{repeat}/run.json"
     write_manifest(run, manifest)
@@ -63,6 +69,64 @@ def test_speed_up_and_efficiency_are_against_the_first_variant(scaling):
     assert two["low"] <= two["time_ratio"] <= two["high"] < 1
     # Two epochs of eight took longer than one worker's.
     assert partitioned["low"] < 1 < partitioned["high"]
+
+
+def summarised(folder, runs):
+    summarise(runs, epochs=folder / "digits.csv", summary=folder / "digits.json")
+    return Evidence(path="scaling/digits.json", found=read(folder / "digits.json"))
+
+
+def test_epochs_of_fewer_samples_are_compared_sample_by_sample(tmp_path):
+    """Red before: an epoch without a fourth of its samples was 1.79 times as fast."""
+    runs = [write_run(tmp_path, "one-worker", repeat) for repeat in (1, 2)]
+    runs += [write_run(tmp_path, "two-workers", n, samples=100) for n in (1, 2)]
+    found = summarised(tmp_path, runs)
+    (ratio,), (row,) = found.found["ratios"], epoch_speeds(found)
+    assert ratio["time_ratio"] == pytest.approx((2.5 / 100) / (4.0 / 160))
+    assert ratio["efficiency"] == pytest.approx(0.5)
+    assert [row["samples"] for row in found.found["medians"]] == [160, 100]
+    assert row["answer"] == "no"
+    assert row["measured"].endswith(
+        "; per sample, since an epoch of two-workers has 100 samples, one of one-worker 160"
+    )
+
+
+def test_an_epoch_that_ended_early_is_no_faster_one(tmp_path):
+    run = write_run(tmp_path, "one-worker")
+    manifest = artifacts.read_json(run)
+    manifest["seconds"] |= {"epochs": [9.0, 4.0, 0.4], "communication": [0.0] * 3}
+    manifest["seconds"] |= {"steps": [10, 10, 1], "samples": [160, 160, 16]}
+    write_manifest(run, manifest)
+    (median,) = summarised(tmp_path, [run]).found["medians"]
+    assert median["iqr_share"] == pytest.approx(0)
+
+
+def test_where_no_loader_tells_its_samples_equal_mini_batches_are_compared(tmp_path):
+    runs = [write_run(tmp_path, v, samples=None) for v in VARIANTS[:2]]
+    found = summarised(tmp_path, runs)
+    assert found.found["ratios"][0]["time_ratio"] == 2.5 / 4.0
+    assert "per s" not in epoch_speeds(found)[0]["measured"]
+    runs[1] = write_run(tmp_path, "two-workers", samples=None, steps=8)
+    found = summarised(tmp_path, runs)
+    assert found.found["ratios"][0]["time_ratio"] == pytest.approx(2.5 / 8 / (4.0 / 10))
+    assert epoch_speeds(found)[0]["measured"].endswith(
+        "; per step, since an epoch of two-workers has 8 steps, one of one-worker 10"
+    )
+
+
+@pytest.mark.parametrize(
+    "settings", [{"sharding": "partitioned"}, {"scale_batch_with_devices": True}]
+)
+def test_other_mini_batches_of_unknown_samples_are_not_compared(tmp_path, settings):
+    runs = [
+        write_run(tmp_path, "one-worker", samples=None),
+        write_run(tmp_path, "two-workers", settings=settings),
+    ]
+    found = summarised(tmp_path, runs)
+    assert not found.found["ratios"]
+    (row,) = epoch_speeds(found)
+    assert row["answer"] == "not comparable"
+    assert "its mini-batches are others, and of how many samples nobody knows" in row["measured"]
 
 
 def test_a_run_that_was_resumed_is_named_and_left_out(tmp_path):

@@ -165,8 +165,8 @@ def test_seconds_are_those_of_training_steps_alone(monkeypatch, interval):
         callbacks=[seconds],
     )
     trainer.fit(Timed(clock, workers), Points())
-    assert seconds.training == [5, 5]
-    assert seconds.communication == [1.25, 1.25]
+    assert seconds.of_epochs["epochs"] == [5, 5]
+    assert seconds.of_epochs["communication"] == [1.25, 1.25]
 
 
 def test_an_epoch_that_the_module_logs_is_not_the_rows_own():

@@ -370,10 +370,12 @@ class TestEpochs:
     def scaling(self, *interval, **changes):
         names = ("one", "two")
         medians = [
-            {"variant": name, "iqr_share": 0.02, "unstable": False} | changes for name in names
+            {"variant": name, "iqr_share": 0.02, "unstable": False, "samples": 160} | changes
+            for name in names
         ]
         middle, low, high = interval
         ratio = {"variant": "two", "time_ratio": middle, "low": low, "high": high}
+        ratio["per"] = "samples"
         found = {"workload": "digits", "baseline": "one", "medians": medians, "ratios": [ratio]}
         found["skipped"] = []
         return Evidence(path="scaling/digits.json", found=found)

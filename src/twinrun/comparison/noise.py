@@ -247,6 +247,6 @@ def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:
     if kind == "numbers":
         return float(np.sqrt(relative(*predicted.squares_of(one, other, name))))
     # A row without numbers has a largest place too: the first.
-    if kind == "rows" and not predicted.are_finite(other, name):
+    if kind == "rows" and not predicted.have_largest(one, other, name):
         return math.nan
     return predicted.share_changed(one, other, name)

@@ -48,9 +48,16 @@ def are_alike(first: StoredTensors, second: StoredTensors, name: str) -> bool:
     return one == other
 
 
-def are_finite(stored: StoredTensors, name: str) -> bool:
-    """Say whether no number of a prediction is infinite or NaN."""
-    return all(np.isfinite(_numbers(part)).all() for part in stored.parts(name))
+def have_largest(first: StoredTensors, second: StoredTensors, name: str) -> bool:
+    """Say whether the largest of each row of the second, (N, C), is a number, or the first's.
+
+    Others of a row may be minus infinity: a class that is masked out, the logarithm of no
+    probability. So may all of a row that pads, in both.
+    """
+    _, columns = shape_of(first, name) or (0, 1)
+    parts = _parts(first, second, name, _whole_rows(columns))
+    largest = ([_rows(part, columns).max(1) for part in both] for both in parts)
+    return all((np.isfinite(other) | (other == one)).all() for one, other in largest)
 
 
 def unequal(first: StoredTensors, second: StoredTensors, name: str) -> int:
@@ -102,10 +109,9 @@ def share_changed(first: StoredTensors, second: StoredTensors, name: str) -> flo
         return 1.0
     if are_rows(first, name):
         rows, columns = form[0]
-        size = max(PART // columns, 1) * columns
         changed = sum(
             int((_largest(one, columns) != _largest(another, columns)).sum())
-            for one, another in _parts(first, second, name, size)
+            for one, another in _parts(first, second, name, _whole_rows(columns))
         )
         return changed / rows if rows else 0.0
     if form != other:
@@ -122,12 +128,17 @@ def _parts(
 
 def _largest(part: np.ndarray, columns: int) -> np.ndarray:
     # argmax takes the first of equal numbers, and the first NaN, in both runs alike.
-    return _numbers(part).reshape(-1, columns).argmax(1)
+    return _rows(part, columns).argmax(1)
 
 
-def _numbers(part: np.ndarray) -> np.ndarray:
-    """Return floating-point predictions in float64, flat."""
-    return values(part, _dtype_of(part.dtype))
+def _rows(part: np.ndarray, columns: int) -> np.ndarray:
+    """Return floating-point predictions in float64, a row for each."""
+    return values(part, _dtype_of(part.dtype)).reshape(-1, columns)
+
+
+def _whole_rows(columns: int) -> int:
+    """Return how many values a part has that holds whole rows."""
+    return max(PART // columns, 1) * columns
 
 
 def _dtype_of(dtype: np.dtype) -> str:

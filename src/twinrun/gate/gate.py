@@ -34,6 +34,7 @@ from twinrun.gate.outcome import (
 )
 from twinrun.gate.stale import stale_reasons
 from twinrun.process.job import say
+from twinrun.run_files import CHECKSUMS
 from twinrun.verdicts.rows import VerdictRow, read_rows
 
 EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
@@ -98,7 +99,7 @@ def require(
             "lines": lines,
             "fingerprint": _file_of(requirements),
             "rests_on": list(rests_on),
-            "judged": hashes_of(dict.fromkeys([verdicts, *timings, *matrices, *runs, *rests_on])),
+            "judged": hashes_of(_read(verdicts, timings, matrices, [*runs, *rests_on])),
             "timings": list(timings),
             "beside": planned["beside"],
             "configs": planned["configs"],
@@ -106,6 +107,20 @@ def require(
             "found": found,
         },
     )
+
+
+def _read(
+    verdicts: str | Path, timings: Sequence[str], matrices: Sequence[str], runs: Sequence[str]
+) -> list[str | Path]:
+    """List what is judged, what verdicts name as evidence, comparisons of cells, checksums."""
+    rows = read_rows(verdicts)
+    cells = [(matrix, cell["cell"]) for matrix in matrices for cell in read_matrix(matrix)["cells"]]
+    return [
+        *(verdicts, *timings, *matrices, *runs),
+        *(Path(verdicts).parent / row["evidence"] for row in rows if row["evidence"]),
+        *(Path(matrix).with_suffix("") / f"{cell}.json" for matrix, cell in cells),
+        *(Path(run).with_name(CHECKSUMS) for run in runs),
+    ]
 
 
 def _file_of(requirements: Mapping[str, str | list[str]]) -> str | None:

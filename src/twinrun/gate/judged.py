@@ -75,9 +75,12 @@ def why_not_judged(found: GateOutcome, folder: Path, config: str | None) -> Iter
             f"--configfile (twinrun gate), which trains again if so"
         )
     if changed or results:
+        # Snakemake makes nothing again that is there; of runs and timings see `stale`.
+        cheap = [name for name in results if not {"runs", "timings"} & {*Path(name).parts}]
+        again = " ".join(["require", *(cheap if len(cheap) <= MOST_NAMED else ())])
         yield (
             f"{', '.join([*changed, *_few(results)])} changed since the gate judged: judge again, "
-            f"with your --configfile (twinrun gate --forcerun require)"
+            f"with your --configfile (twinrun gate --forcerun {again})"
         )
 
 

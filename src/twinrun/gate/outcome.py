@@ -40,7 +40,7 @@ class GateOutcome(TypedDict):
     timings: list[str]
     """The JSON of every timing that they rest on, likewise."""
     judged: dict[str, str]
-    """SHA-256 of the results that were judged, by their paths, likewise."""
+    """SHA-256 of the results that were judged, and of what is behind them, by path, likewise."""
     configs: dict[str, str]
     """Hashes of what the config files said, by their paths, likewise."""
     config: str

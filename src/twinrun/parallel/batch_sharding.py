@@ -54,14 +54,14 @@ class ShardedBatches:
     """Stands in for a loader's batch sampler: yields this worker's shard of each mini-batch.
 
     `sizes` holds the shards of all workers, step by step, of the epoch that was begun last;
-    `lengths` the steps of an epoch of each loader made so far, this one's last. A worker whose
-    shard is empty gets one sample all the same, to take part in every step; it counts nothing.
+    `lengths` the steps of an epoch of each loader made so far, this one's last; `drawn_by_one` the
+    samples of an epoch of one process. A worker whose shard is empty gets one sample all the same,
+    to take part in every step; it counts nothing.
     """
 
-    sizes: list[list[int]]
-
     def __init__(self, set_epoch: Callable[[int], None] | None) -> None:
-        self.sizes = []
+        self.sizes: list[list[int]] = []
+        self.drawn_by_one = 0
         self.drawn = DrawnInSteps()
         self.lengths: list[int] = []
         self.sampler = self  # where Lightning looks for `set_epoch`
@@ -106,6 +106,7 @@ class CanonicalBatches(ShardedBatches):
         with self.drawn.data():
             drawn = [_checked(b) for b in self.batch_sampler] if self._workers.is_first else None
         order = self._workers.first(drawn)
+        self.drawn_by_one = sum(map(len, order))
         starts = range(0, self._length * self._scale, self._scale)
         whole = [_joined(order[start : start + self._scale]) for start in starts]
         self.sizes = [shards(len(batch), self._workers.count) for batch in whole]
@@ -139,10 +140,11 @@ class PartitionedBatches(ShardedBatches):
                 f"workers; make it {workers.count} or more, or say canonical"
             )
         self.batch_sampler = batches
-        self._order = batches.sampler
+        self.order = batches.sampler
         self._workers = workers
         self._size = own_sizes[workers.rank]
         self._samples = samples
+        self.drawn_by_one = samples - samples % batches.batch_size * batches.drop_last
         # Dealt in turn and then permuted: shards differ by one sample at most.
         owners = np.arange(samples) % workers.count
         self._is_own = np.random.default_rng(seed).permutation(owners) == workers.rank
@@ -160,7 +162,7 @@ class PartitionedBatches(ShardedBatches):
 
     def __iter__(self) -> Iterator[list[int]]:
         # Every worker draws, so that each sampler moves on; the first one's order counts.
-        order = np.array(self._workers.first(list(self._order)))
+        order = np.array(self._workers.first(list(self.order)))
         # An index beyond the samples names a sample again, in a later epoch: see workloads.order.
         own = order[self._is_own[order % self._samples]].tolist()
         # By the samples themselves: drawn with replacement, a worker's may be as many by chance.
@@ -285,8 +287,6 @@ def _checked(batch: object) -> Indices:
 
 def _joined(batches: Sequence[Indices]) -> Indices:
     """Make one mini-batch of several."""
-    if len(batches) == 1:
-        return batches[0]
     tensors = [batch for batch in batches if isinstance(batch, torch.Tensor)]
     if len(tensors) == len(batches):
         return torch.cat(tensors)

@@ -6,6 +6,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import BatchSizeFinder, LearningRateFinder
 
 from twinrun.parallel.counters_read import divided_by_devices
+from twinrun.parallel.epoch_samples import left_out
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
@@ -23,6 +24,7 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
         elif isinstance(each, OwnDraws):
             found.append(("devices", each.drawn.sentence("devices", "shard")))
         elif isinstance(each, WholeBatch):
+            found += [left_out(batches) for batches in each.sharded]
             found.append(("devices", each.logs.sizes.sentence("devices")))
             seen = seen_of_parts(module, each.logs.aggregated, setting="devices", part="shard")
             found += [("devices", sentence) for sentence in seen]

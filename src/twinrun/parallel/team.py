@@ -15,6 +15,7 @@ from twinrun.parallel.agreed_checkpoints import AgreedCheckpoints
 from twinrun.parallel.batch_norm import JoinedBatchNorm
 from twinrun.parallel.batch_sharding import ShardedBatches, shard_training
 from twinrun.parallel.early_steps import EarlySteps
+from twinrun.parallel.epoch_samples import samples_drawn
 from twinrun.parallel.fixed_buckets import ExchangingStrategy
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.whole_batch import WholeBatch
@@ -52,6 +53,15 @@ class Team:
     def end_step(self) -> None:
         """Note that a step has come to its end."""
 
+    def samples(self, loaders: Sequence[object], steps: int) -> int | None:
+        """Return the samples of an epoch's first steps, of all workers; None if nobody knows.
+
+        Args:
+            loaders: that this worker trains on.
+            steps: mini-batches, from the first on.
+        """
+        return samples_drawn(loaders, steps)
+
     def steps_per_epoch(self) -> list[int]:
         """Return the steps that an epoch of each loader must have, if sharding says so."""
         return []
@@ -85,6 +95,9 @@ class _SeveralWorkers(Team):
 
     def end_step(self) -> None:
         self._whole_batch.end_step()
+
+    def samples(self, loaders: Sequence[object], steps: int) -> int | None:
+        return sum(map(sum, self._sharded[0].sizes[:steps]))
 
     def steps_per_epoch(self) -> list[int]:
         return self._sharded[0].lengths

@@ -57,7 +57,7 @@ class WholeBatch(pl.Callback):
         """What Lightning takes for the size of the mini-batch under way, at the first worker; 0
         where that is not known."""
         self._workers = workers
-        self._sharded = sharded
+        self.sharded = sharded
         self._stop = stop
         self._statistics = statistics
         self._own_gradients: list[torch.Tensor] = []
@@ -119,7 +119,7 @@ class WholeBatch(pl.Callback):
                 f"workers exchange the gradients of what was trained at the start; train with "
                 f"devices: 1"
             )
-        self._workers.sizes = self._sharded[0].sizes[batch_idx]
+        self._workers.sizes = self.sharded[0].sizes[batch_idx]
         self._own_gradients.clear()
         if self._statistics is not None and not self._is_in_step:
             self._statistics.watch(pl_module)  # hooks may have made layers, or copies of them

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from twinrun.comparison.conditions import conditions_of_seeds
-from twinrun.formatting import measure, plural
+from twinrun.formatting import count, measure, plural
 from twinrun.report.measured_sizes import measured
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.sentence import Sentence, listed, sentence, setting
@@ -131,7 +131,7 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
         ((b, w, _set_otherwise(results, b.name, w.name)) for b in broken for w in whole),
         key=lambda entry: (entry[0].is_equal, entry[1].is_no_result, len(entry[2])),
     )
-    how, cost = _how_much(results, mended.row), _cost(results, first, mended)
+    how, cost = _how_much(results, [mended]), _cost(results, first, mended)
     cost = f"; {cost}" if cost else ""
     doubts = doubts_of(
         results,
@@ -164,19 +164,35 @@ def _set_otherwise(results: Results, broken: str, whole: str) -> dict[str, objec
     return {key: value for key, value in second.items() if first.get(key) != value}
 
 
-def _how_much(results: Results, row: VerdictRow) -> str:
-    """Say how many runs and steps an equal answer rests on, and that there is more to be known."""
-    pairs = pairs_of(results, row)
-    if not pairs:
+def _how_much(results: Results, variants: Sequence[Repeated]) -> str:
+    """Say how many runs and steps equal answers rest on, and that there is more to be known."""
+    runs, steps, seeds, has_conditions = [], [], [], False
+    for row in (found.row for found in variants):
+        pairs = pairs_of(results, row)
         table = results.matrices.get(row["workload"]) if row["study"] == "matrix" else None
-        steps = table["steps"] if table else None
-        return f" (2 runs, {plural(steps, 'step')})" if steps else ""
-    said = [plural(pairs[0]["repeats"], "run"), plural(pairs[0]["steps"], "step")]
-    if len(pairs) > 1:
-        said[0] += f" of each of {plural(len(pairs), 'seed')}"
-    if conditions_of_seeds(pairs):
-        said.append("on conditions that its verdict names")
+        if not pairs and (table is None or not table["steps"]):
+            return ""
+        runs += [pair["repeats"] for pair in pairs] or [2]
+        steps += [pair["steps"] for pair in pairs] or [table["steps"] if table else 0]
+        seeds.append(len(pairs) or 1)
+        has_conditions = has_conditions or bool(conditions_of_seeds(pairs))
+    said = [_from_to(runs, "run"), _from_to(steps, "step")]
+    if max(seeds) > 1:
+        said[0] += f" of each of {_from_to(seeds, 'seed')}"
+    if has_conditions:
+        whose = "its verdict names" if len(variants) == 1 else "their verdicts name"
+        said.append(f"on conditions that {whose}")
     return f" ({', '.join(said)})"
+
+
+def _from_to(numbers: Sequence[int], noun: str) -> str:
+    """Write the least and the most of some numbers of a kind.
+
+    >>> _from_to([240, 180], "step"), _from_to([2, 2], "run")
+    ('180 to 240 steps', '2 runs')
+    """
+    least, most = min(numbers), max(numbers)
+    return plural(most, noun) if least == most else f"{count(least)} to {plural(most, noun)}"
 
 
 def _cost(results: Results, first: Repeated, second: Repeated) -> str:
@@ -209,7 +225,7 @@ def _whole(results: Results, variants: Sequence[Repeated]) -> Sentence:
     settings = results.config["variants"]
     free = [v for v in variants if settings.get(v.name, {}).get("deterministic") is False]
     first = free[0] if free else variants[0]
-    how = _how_much(results, first.row)
+    how = _how_much(results, free or variants)
     if free:
         says = f"{REPEATS} without deterministic algorithms{how}"
         for other in variants:

@@ -4,7 +4,7 @@ from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.report.worths import contrasts
 from twinrun.timing.epoch_times import EpochRatio, Scaling
-from twinrun.verdicts.speed import instability
+from twinrun.verdicts.speed import instability, per_unit
 
 
 def section(results: Results) -> dict[str, object]:
@@ -57,9 +57,10 @@ def _scaling(results: Results, workload: str) -> dict[str, object] | None:
 
 
 def _with_doubt(ratio: EpochRatio | None, found: Scaling) -> dict[str, object] | None:
-    """Return a ratio and which of its epochs are unstable, in words."""
+    """Return a ratio, which of its epochs are unstable and whether they are of other lengths."""
     if ratio is None:
         return None
     medians = {median["variant"]: median for median in found["medians"]}
     behind = [medians[ratio["variant"]], medians[found["baseline"]]]
-    return {**ratio, "doubt": instability(ratio, behind, noun="epochs")}
+    doubt = instability(ratio, behind, noun="epochs") + per_unit(ratio, *behind)
+    return {**ratio, "doubt": doubt}

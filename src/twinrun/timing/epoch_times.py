@@ -3,12 +3,14 @@
 Measured are whole epochs of training steps, from the first step's start to the last one's end, in
 runs that trace every step; the first epoch of a run is left out and shown apart. The runs follow
 one another, so unlike a timing's rounds their epochs are no pairs: a ratio is one of medians, and
-its interval follows from the intervals of both. Does without torch.
+its interval follows from the intervals of both. It is of seconds per sample, since an epoch may
+leave samples out, or end early; where no loader tells how many there are, of seconds per step, if
+the mini-batches are the same. Does without torch.
 """
 
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,9 @@ from twinrun.run_records import FailedRun, RunManifest
 from twinrun.timing.ratios import CONFIDENCE, UNSTABLE_IQR_SHARE, median_interval
 from twinrun.timing.summary import Ratio, Skipped
 
-COLUMNS = ["variant", "workers", "seed", "repeat", "epoch", "seconds", "communication"]
+OF_RUN = ["variant", "workers", "seed", "repeat"]
+COLUMNS = [*OF_RUN, "epoch", "seconds", "communication", "steps", "samples"]
+Unit = Literal["samples", "steps"]
 
 
 class EpochMedian(TypedDict):
@@ -39,7 +43,11 @@ class EpochMedian(TypedDict):
     high: float
     """Upper quartile of these epochs."""
     iqr_share: float
-    """Interquartile range as a share of the median."""
+    """Interquartile range of the seconds per sample, or per step, as a share of their median."""
+    steps: float
+    """Median steps of an epoch."""
+    samples: float | None
+    """Median samples of an epoch; None where they are not known of each."""
     epochs: int
     """Epochs that were measured."""
     unstable: bool
@@ -55,6 +63,8 @@ class EpochRatio(Ratio):
 
     efficiency: float
     """The speed-up divided by how many times as many workers made it."""
+    per: Unit
+    """Of what the seconds are compared."""
 
 
 class Scaling(TypedDict):
@@ -93,6 +103,7 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
     failures = {run: run_files.failure_of(run) for run in runs}
     # A training that failed has no seconds. `_skipped` names a variant of which all runs failed.
     manifests = [run_files.read_run(run) for run in runs if failures[run] is None]
+    same = {run["variant"] for run in manifests if _has_same_batches(run)}
     # A process begins slowly, and which epochs began one is not known.
     found = [row for run in manifests if not run["resumed_at"] for row in _epochs(run)]
     rows = pd.DataFrame(found, columns=COLUMNS)
@@ -112,9 +123,10 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
         ],
         # The baseline itself may have failed: then there is no ratio, and the medians stand alone.
         "ratios": [
-            _ratio(variant, group, groups[baseline])
+            _ratio(variant, group, groups[baseline], unit)
             for variant, group in groups.items()
             if variant != baseline and baseline in groups
+            for unit in _unit([group, groups[baseline]], is_same={variant, baseline} <= same)
         ],
         "skipped": _skipped(identities, failures.values(), measured=groups, started=firsts.index),
     }
@@ -161,16 +173,32 @@ def _epochs(manifest: RunManifest) -> list[dict[str, object]]:
         "seed": manifest["seed"],
         "repeat": manifest["repeat"],
     }
-    pairs = zip(seconds["epochs"], seconds["communication"], strict=True)
+    of_epochs = (seconds[name] for name in ("epochs", "communication", "steps", "samples"))
     return [
-        {**run, "epoch": epoch, "seconds": whole, "communication": part}
-        for epoch, (whole, part) in enumerate(pairs, start=1)
+        dict(zip(COLUMNS, (*run.values(), epoch, *found), strict=True))
+        for epoch, found in enumerate(zip(*of_epochs, strict=True), start=1)
     ]
+
+
+def _has_same_batches(manifest: RunManifest) -> bool:
+    """Say whether the mini-batches of a run are those of one worker."""
+    variant = run_files.variant_of(manifest)
+    is_cut = variant.sharding == "canonical" and not variant.scale_batch_with_devices
+    return variant.devices == 1 or is_cut
+
+
+def _unit(groups: Sequence[pd.DataFrame], *, is_same: bool) -> list[Unit]:
+    """Return of what the seconds of epochs are to be compared; nothing if of nothing."""
+    if all(group["samples"].notna().all() for group in groups):
+        return ["samples"]
+    return ["steps"] if is_same else []
 
 
 def _median(variant: str, epochs: pd.DataFrame, *, first_epoch: float) -> EpochMedian:
     low, middle, high = epochs["seconds"].quantile([0.25, 0.5, 0.75])
-    iqr_share = (high - low) / middle
+    (unit,) = _unit([epochs], is_same=True)
+    least, usual, most = (epochs["seconds"] / epochs[unit]).quantile([0.25, 0.5, 0.75])
+    iqr_share = (most - least) / usual
     return {
         "variant": variant,
         # A number of NumPy, like those below: `write_record` makes them Python's.
@@ -181,6 +209,8 @@ def _median(variant: str, epochs: pd.DataFrame, *, first_epoch: float) -> EpochM
         "low": low,
         "high": high,
         "iqr_share": iqr_share,
+        "steps": epochs["steps"].median(),
+        "samples": epochs["samples"].median() if unit == "samples" else None,
         "epochs": len(epochs),
         "unstable": iqr_share > UNSTABLE_IQR_SHARE,
         # Of all seconds together. The mean of the epochs' shares would count short epochs like
@@ -190,9 +220,10 @@ def _median(variant: str, epochs: pd.DataFrame, *, first_epoch: float) -> EpochM
     }
 
 
-def _ratio(variant: str, epochs: pd.DataFrame, baseline: pd.DataFrame) -> EpochRatio:
+def _ratio(variant: str, epochs: pd.DataFrame, baseline: pd.DataFrame, unit: Unit) -> EpochRatio:
     """Compare a variant with the baseline; efficiency is the speed-up for each more worker."""
-    own, base = (table["seconds"].to_numpy() for table in (epochs, baseline))
+    both = (epochs, baseline)
+    own, base = ((table["seconds"] / table[unit]).to_numpy(dtype=float) for table in both)
     low, high = interval_of_ratio(own, base) or (None, None)
     ratio = np.median(own) / np.median(base)
     workers = epochs["workers"].iloc[0] / baseline["workers"].iloc[0]
@@ -204,6 +235,7 @@ def _ratio(variant: str, epochs: pd.DataFrame, baseline: pd.DataFrame) -> EpochR
         "low": low,
         "high": high,
         "efficiency": float(1 / ratio / workers),
+        "per": unit,
     }
 
 
@@ -214,8 +246,8 @@ def interval_of_ratio(values: np.ndarray, baseline: np.ndarray) -> tuple[float, 
     (Bonferroni).
 
     Args:
-        values: (N,) seconds of a variant.
-        baseline: (M,) seconds of the baseline.
+        values: (N,) seconds of a variant, per sample or step.
+        baseline: (M,) likewise of the baseline.
     """
     # ASSUME that epochs are independent, also those of one run.
     confidence = 1 - (1 - CONFIDENCE) / 2

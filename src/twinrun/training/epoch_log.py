@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.parallel.team import Team
+from twinrun.run_records import OfEpochs
 from twinrun.training.epoch_rows import EpochRows
 
 if TYPE_CHECKING:  # a run imports it when it writes its tables
@@ -105,17 +106,18 @@ class EpochMetrics(pl.Callback):
 class EpochSeconds(pl.Callback):
     """Takes the seconds that the training steps of each epoch took, and what comes between them.
 
-    Left out is what comes after the last one, before and in a validation as at the end of the
+    Also how many steps these were, and of how many samples: an epoch may end early, or leave some
+    out. Left out is what comes after the last step, before and in a validation as at the end of the
     epoch: in the seconds as in what the workers exchange.
     """
 
     def __init__(self, team: Team) -> None:
-        self.training: list[float] = []
-        self.communication: list[float] = []
+        self.of_epochs: OfEpochs = {"epochs": [], "communication": [], "steps": [], "samples": []}
         self._team = team
         self._started = self._ended = 0.0
         self._seconds = self._exchanged = 0.0
         self._under_way = [0.0, 0.0]
+        self._steps_before = 0
         self._on_gpu: torch.cuda.Event | None = None
         """The end of the last step on a GPU, which may still be at it."""
 
@@ -124,14 +126,15 @@ class EpochSeconds(pl.Callback):
         # In mid-epoch a part of the epoch's have passed; where one starts nobody asks for them.
         under_way = [self._seconds + self._ended - self._started, self._exchanged]
         return {
-            "training": self.training,
-            "communication": self.communication,
+            "of_epochs": self.of_epochs,
+            "steps_before": self._steps_before,
             "under_way": under_way,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the seconds of a checkpoint."""
-        self.training, self.communication = state_dict["training"], state_dict["communication"]
+        self.of_epochs = state_dict["of_epochs"]
+        self._steps_before = state_dict["steps_before"]
         self._under_way = state_dict["under_way"]
 
     def go_on_in_epoch(self) -> None:
@@ -142,6 +145,7 @@ class EpochSeconds(pl.Callback):
     def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Start the clock."""
         self._seconds = self._exchanged = 0.0
+        self._steps_before = self._team.tracer.steps
         self._go_on()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
@@ -160,11 +164,17 @@ class EpochSeconds(pl.Callback):
         """Start the clock again."""
         self._go_on()
 
-    def on_train_epoch_end(self, *_: object, **__: object) -> None:
-        """Note the epoch's seconds."""
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note the epoch's seconds, steps and samples."""
         self._pause()
-        self.training.append(round(self._seconds, 4))
-        self.communication.append(round(self._exchanged, 4))
+        steps = self._team.tracer.steps - self._steps_before
+        # `trainer.train_dataloader` is the data module's own.
+        combined = trainer.fit_loop._combined_loader
+        loaders = combined.flattened if combined is not None else []
+        self.of_epochs["epochs"].append(round(self._seconds, 4))
+        self.of_epochs["communication"].append(round(self._exchanged, 4))
+        self.of_epochs["steps"].append(steps)
+        self.of_epochs["samples"].append(self._team.samples(loaders, steps))
 
     def _go_on(self) -> None:
         # Asking takes the seconds so far away: what came before is none of the steps'.

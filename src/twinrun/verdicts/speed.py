@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure, percent, seconds
 from twinrun.timing import break_even
-from twinrun.timing.epoch_times import Scaling
+from twinrun.timing.epoch_times import EpochMedian, EpochRatio, Scaling
 from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
 from twinrun.timing.steadiness import (
     Steadiness,
@@ -90,17 +90,32 @@ def epoch_speeds(scaling: Evidence[Scaling]) -> list[Verdict]:
         verdict_of(scaling, "speed", skipped["variant"], question, "not run", skipped["reason"])
         for skipped in scaling.found["skipped"]
     ]
-    if baseline not in medians:
-        for variant, median in medians.items():
-            why = f"{baseline} was not measured; an epoch took {seconds(median['seconds'])}"
-            rows.append(verdict_of(scaling, "speed", variant, question, "not comparable", why))
+    compared = {baseline, *(ratio["variant"] for ratio in scaling.found["ratios"])}
+    for variant in [name for name in medians if name not in compared]:
+        why = "its mini-batches are others, and of how many samples nobody knows"
+        why = why if baseline in medians else f"{baseline} was not measured"
+        why += f"; an epoch took {seconds(medians[variant]['seconds'])}"
+        rows.append(verdict_of(scaling, "speed", variant, question, "not comparable", why))
     for ratio in scaling.found["ratios"]:
         # The epochs of two runs are no pairs: the ratio is that of the medians, nothing to explain.
         behind = [medians[ratio["variant"]], medians[baseline]]
         measured = speed_up(ratio) + instability(ratio, behind, noun="epochs")
+        measured += per_unit(ratio, *behind)
         answered = answer(ratio, behind, yes="faster"), measured
         rows.append(verdict_of(scaling, "speed", ratio["variant"], question, *answered))
     return rows
+
+
+def per_unit(ratio: EpochRatio, own: EpochMedian, base: EpochMedian) -> str:
+    """Say that epochs are of other lengths, and what is compared instead."""
+    unit = ratio["per"]
+    if own[unit] == base[unit]:
+        return ""
+    one, other = (f"{of[unit]:,.10g}" for of in (own, base))
+    return (
+        f"; per {unit[:-1]}, since an epoch of {own['variant']} has {one} {unit}, "
+        f"one of {base['variant']} {other}"
+    )
 
 
 def trainer_costs(timing: Timing) -> list[Verdict]:

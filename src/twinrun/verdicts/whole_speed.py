@@ -108,13 +108,21 @@ def _why_not_whole(run: RunManifest | FailedRun) -> str:
 def _no_pair(own: Sequence[RunManifest], base: Sequence[RunManifest]) -> str | None:
     """Say why the seconds of two sides are not those of the same work on the same machine."""
     for mine, other in zip(own, base, strict=True):
+        of_seed, (own_samples, others) = f"of seed {mine['seed']}", map(_samples, (mine, other))
         if mine["steps"] != other["steps"]:
-            of_seed = f"of seed {mine['seed']}"
             return f"{plural(mine['steps'], 'step')} {of_seed}, and {other['steps']:,}"
+        if own_samples and others and own_samples != others:
+            return f"{plural(own_samples, 'sample')} {of_seed} in as many steps, and {others:,}"
         hosts = [run["environment"]["context"]["host"] for run in (mine, other)]
         if hosts[0] != hosts[1]:
             return f"trained on two machines, {hosts[0]} and {hosts[1]}"
     return None
+
+
+def _samples(run: RunManifest) -> int | None:
+    """Return how many samples a training was given, each as often as it was; None if unknown."""
+    known = [samples for samples in run["seconds"]["samples"] if samples is not None]
+    return sum(known) if len(known) == len(run["seconds"]["samples"]) else None
 
 
 def judged(own: WholeTrainings, base: WholeTrainings) -> tuple[Answer, str]:
