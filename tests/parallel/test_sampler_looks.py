@@ -1,6 +1,6 @@
 """Samplers that go by what a training comes to: each mini-batch is drawn when it is asked for."""
 
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def of_workers(make, count=2, change=None):
         )
         found.append(steps(loader, drawn.batch_sampler.sampler, change=change))
         named |= drawn.unlike
-    return [sum(shards, []) for shards in zip(*found, strict=True)], named
+    return [[*chain(*shards)] for shards in zip(*found, strict=True)], named
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -26,7 +26,7 @@ ENTRIES = 4096
 
 
 def draws_at_once(batches: object) -> bool:
-    """Say whether a batch sampler's first mini-batch settles what the others of its epoch are.
+    """Say whether a batch sampler's first mini-batch decides what the others are.
 
     With a generator of its user's torch's may draw from it once more behind the last mini-batch,
     where one process does not come if the samples make whole ones.
