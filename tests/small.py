@@ -457,3 +457,12 @@ class ClampsByHand(Clamps):
         self.manual_backward(self._step(batch, "train_loss"))
         self.manual_backward((Small.forward(self, batch[0]) - batch[1]).abs().mean())
         optimizer.step()
+
+
+class LeavesOut(Small):
+    """Leaves out a layer at one of two workers, as by chance."""
+
+    def training_step(self, batch, batch_idx):
+        is_left_out = batch_idx == 1 and self.trainer.global_rank == 1
+        hidden = batch[0][:, :1] if is_left_out else self.hidden(batch[0])[:, :1]
+        return (self.output.weight * hidden).mean() + self.output.bias.mean()

@@ -295,6 +295,12 @@ def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
     assert artifacts.read_json(tmp_path / "run.json")["steps"] == 6
 
 
+def test_a_layer_that_one_worker_leaves_out_is_refused(tmp_path):
+    """Red before: the other one waited for its gradients, without end."""
+    with pytest.raises(TwinrunError, match="parameters that the loss does not use, in a step or"):
+        run(tmp_path, module="small:LeavesOut", epochs=1, size=70)
+
+
 def test_a_world_of_another_size_is_refused():
     with (
         pytest.raises(TwinrunError, match="the variant wants 2 workers, but 1 started"),
