@@ -425,3 +425,44 @@ class Mute(pl.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class _Clamped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values):
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.clamp(-0.02, 0.02)
+
+
+class Clamps(Small):
+    """Clamps the gradient of an activation."""
+
+    def forward(self, inputs):
+        return self.output(_Clamped.apply(self.hidden(inputs).relu()))
+
+
+class ClampsByHand(Clamps):
+    """Adds up the gradients of two backward passes by itself."""
+
+    def __init__(self, width=8, learning_rate=0.05):
+        super().__init__(width, learning_rate)
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(self._step(batch, "train_loss"))
+        self.manual_backward((Small.forward(self, batch[0]) - batch[1]).abs().mean())
+        optimizer.step()
+
+
+class LeavesOut(Small):
+    """Leaves out a layer at one of two workers, as by chance."""
+
+    def training_step(self, batch, batch_idx):
+        is_left_out = batch_idx == 1 and self.trainer.global_rank == 1
+        hidden = batch[0][:, :1] if is_left_out else self.hidden(batch[0])[:, :1]
+        return (self.output.weight * hidden).mean() + self.output.bias.mean()

@@ -201,3 +201,14 @@ def test_steps_look_at_numpys_generator_now_and_then(monkeypatch):
     for _ in range(100):
         trainer.fit_loop.epoch_loop.advance()
     assert len(looks) == 2 * len([0, 1, 2, 4, 8, 16, 32, 64])
+
+
+@pytest.mark.parametrize(("number", "when"), [(0, "from the second epoch on"), (3, "behind the")])
+def test_a_sampler_that_draws_within_an_epoch_is_behind_the_first_step_that_draws(number, when):
+    """Red before: only later epochs were said to be others."""
+    drawn, before = DrawnInSteps(), rng_states()
+    drawn._in_steps = {"torch"}
+    with drawn.data(number=number):
+        torch.rand(1)
+    restore_rng_states(before)
+    assert f"say, {when}" in drawn.sentence("devices", "shard")

@@ -168,6 +168,18 @@ def test_what_is_drawn_outside_of_the_steps_is_what_one_worker_draws(tmp_path, d
     assert relative(*epochs) < 1e-12
 
 
+@pytest.mark.parametrize("module", ["Clamps", "ClampsByHand"])
+def test_what_a_backward_pass_clamps_is_the_gradient_of_the_mini_batch(tmp_path, module):
+    """Red before: that of a shard was clamped, M / m_j times as large, without a word."""
+    options = {"module": f"small:{module}", "size": 71, "epochs": 2}
+    one, three = (run(tmp_path / str(n), devices=n, **options) for n in (1, 3))
+    weights, expected = (
+        artifacts.read_tensors(each / "weights.safetensors") for each in (three, one)
+    )
+    for name, values in expected.items():
+        assert np.linalg.norm(weights[name] - values) <= 1e-12 * np.linalg.norm(values), name
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Two runs of two workers with batch normalisation."""
@@ -281,6 +293,12 @@ def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
     # Parts of 35 in shards of 16.
     run(tmp_path, variant=variant, epochs=2)
     assert artifacts.read_json(tmp_path / "run.json")["steps"] == 6
+
+
+def test_a_layer_that_one_worker_leaves_out_is_refused(tmp_path):
+    """Red before: the other one waited for its gradients, without end."""
+    with pytest.raises(TwinrunError, match="parameters that the loss does not use, in a step or"):
+        run(tmp_path, module="small:LeavesOut", epochs=1, size=70)
 
 
 def test_a_world_of_another_size_is_refused():

@@ -11,34 +11,21 @@ will do whose loader draws batches of indices from a dataset that has a length.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Any, Protocol, TypeAlias, cast
+import itertools
+from collections.abc import Callable, Iterator, Sized
+from typing import Any, cast
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.drawn_in_steps import DrawnInSteps
+from twinrun.parallel.drawn_indices import Batches, Indices, checked, joined, not_sharded
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.own_request import exchange_for_trainer
+from twinrun.parallel.sampler_looks import SamplerLooks, draws_at_once
 from twinrun.parallel.workers import Workers
-
-Indices: TypeAlias = list[object] | torch.Tensor | np.ndarray
-"""A mini-batch as samplers draw it: indices of samples, or keys of any type."""
-
-
-class Batches(Protocol):
-    """Draws the mini-batches of an epoch: a batch sampler, torch's or the user's own."""
-
-    def __iter__(self) -> Iterator[object]:
-        """Draw each mini-batch."""
-        ...
-
-    def __len__(self) -> int:
-        """Return how many they are."""
-        ...
 
 
 def shards(size: int, workers: int) -> list[int]:
@@ -53,16 +40,17 @@ def shards(size: int, workers: int) -> list[int]:
 class ShardedBatches:
     """Stands in for a loader's batch sampler: yields this worker's shard of each mini-batch.
 
-    `sizes` holds the shards of all workers, step by step, of the epoch that was begun last;
-    `lengths` the steps of an epoch of each loader made so far, this one's last; `drawn_by_one` the
-    samples of an epoch of one process. A worker whose shard is empty gets one sample all the same,
-    to take part in every step; it counts nothing.
+    `sizes` holds the shards of all workers, step by step, of the epoch that was begun last, as far
+    as it is drawn, and `drawn_by_one` the samples of one process's; `lengths` the steps of an epoch
+    of each loader made so far, this one's last. A worker whose shard is empty gets one sample all
+    the same, to take part in every step; it counts nothing.
     """
 
     def __init__(self, set_epoch: Callable[[int], None] | None) -> None:
         self.sizes: list[list[int]] = []
         self.drawn_by_one = 0
         self.drawn = DrawnInSteps()
+        self.unlike: set[str] = set()
         self.lengths: list[int] = []
         self.sampler = self  # where Lightning looks for `set_epoch`
         self._set_epoch = set_epoch
@@ -94,27 +82,47 @@ class CanonicalBatches(ShardedBatches):
         self._scale = scale
         self._workers = workers
         # What is left at the end makes a smaller mini-batch, unless the loader drops such.
-        drops = getattr(batches, "drop_last", False)
-        self._length = len(batches) // scale if drops else -(-len(batches) // scale)
+        self._drops = getattr(batches, "drop_last", False)
+        self._length = len(batches) // scale if self._drops else -(-len(batches) // scale)
+        # Each when it is asked for, as a loader does: steps and samples may have a say in it. Where
+        # they cannot, or the mini-batches are others anyway, all in one exchange.
+        self._at_once = len(batches) if scale > 1 or draws_at_once(batches) else 1
+        self._looks = SamplerLooks(batches, workers)
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[Indices]:
-        # The first worker's generators are those of a single process; the others have their own.
-        # The order of a whole epoch is exchanged once, instead of one mini-batch at every step.
-        with self.drawn.data():
-            drawn = [_checked(b) for b in self.batch_sampler] if self._workers.is_first else None
-        order = self._workers.first(drawn)
-        self.drawn_by_one = sum(map(len, order))
-        starts = range(0, self._length * self._scale, self._scale)
-        whole = [_joined(order[start : start + self._scale]) for start in starts]
-        self.sizes = [shards(len(batch), self._workers.count) for batch in whole]
-        rank = self._workers.rank
-        for batch, sizes in zip(whole, self.sizes, strict=True):
-            start = sum(sizes[:rank])
-            # A worker without a backward pass would leave the others waiting for its gradients.
-            yield batch[start : start + sizes[rank]] if sizes[rank] else batch[:1]
+        # Begun now, as a loader does: a sampler may draw where its iterator is made. The first
+        # worker's generators are those of a single process; the others have their own.
+        drawn = iter(self.batch_sampler) if self._workers.is_first else iter(())
+        return self._shards(map(checked, drawn))
+
+    def _shards(self, drawn: Iterator[Indices]) -> Iterator[Indices]:
+        rank, number = self._workers.rank, 0
+        while whole := self._next(drawn, number):
+            for batch in whole:
+                sizes = shards(len(batch), self._workers.count)
+                start = sum(sizes[:rank])
+                # A worker without a backward pass would leave the others waiting for its gradients.
+                yield batch[start : start + sizes[rank]] if sizes[rank] else batch[:1]
+            number += len(whole)
+
+    def _next(self, drawn: Iterator[Indices], number: int) -> list[Indices]:
+        """Draw the next mini-batch, or all of the epoch, and tell the others."""
+        self.unlike |= self._looks.unlike(number)
+        with self.drawn.data(number=number):
+            found = [*itertools.islice(drawn, self._at_once)]
+        if found:
+            self._looks.drew(number)
+        order = self._workers.first(found)
+        if number == 0:
+            self.sizes, self.drawn_by_one = [], 0
+        self.drawn_by_one += sum(map(len, order))
+        kept = len(order) - len(order) % self._scale if self._drops else len(order)
+        whole = [joined(order[n : n + self._scale]) for n in range(0, kept, self._scale)]
+        self.sizes += [shards(len(batch), self._workers.count) for batch in whole]
+        return whole
 
 
 class PartitionedBatches(ShardedBatches):
@@ -167,7 +175,7 @@ class PartitionedBatches(ShardedBatches):
         own = order[self._is_own[order % self._samples]].tolist()
         # By the samples themselves: drawn with replacement, a worker's may be as many by chance.
         if len(np.unique(order % self._samples)) != len(order):
-            raise _not_sharded("draws some samples more than once, which no partition allows")
+            raise not_sharded("draws some samples more than once, which no partition allows")
         for step in range(len(self)):
             yield own[step * self._size : (step + 1) * self._size]
 
@@ -203,7 +211,7 @@ def shard_training(
     def shard(loader: Any, _: pl.Trainer) -> DataLoader:
         found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
         draws.prepare(found)
-        batches.drawn = draws.drawn
+        batches.drawn, batches.unlike = draws.drawn, draws.unlike
         batches.lengths = [*(made[0].lengths if made else []), len(batches)]
         # In place, since the callers hold this list.
         made[:] = [batches]
@@ -225,7 +233,7 @@ def sharded(
     told = getattr(batches, "sampler", None) if key == "batch_sampler" else batches
     # A user's own, as `use_distributed_sampler=False` wants it.
     if getattr(told, "num_replicas", 1) != 1:
-        raise _not_sharded(
+        raise not_sharded(
             f"has a {type(told).__name__}, which gives each worker a part of the samples; Twinrun "
             f"cuts the mini-batches of one process itself: leave that sampler out"
         )
@@ -250,13 +258,13 @@ def sharded(
 def _check_partition(loader: DataLoader, batches: object) -> int:
     """Return the number of samples, if every one of them is drawn once an epoch."""
     if not isinstance(batches, BatchSampler):
-        raise _not_sharded(
+        raise not_sharded(
             f"draws from a {type(batches).__name__}, where a partition needs torch's BatchSampler"
         )
     # torch's types promise no length; a loader without one has been refused before.
     samples, drawn = len(cast(Sized, loader.dataset)), len(cast(Sized, batches.sampler))
     if samples != drawn:
-        raise _not_sharded(f"draws {drawn} of {samples} samples, where a partition needs them all")
+        raise not_sharded(f"draws {drawn} of {samples} samples, where a partition needs them all")
     return samples
 
 
@@ -265,36 +273,11 @@ def _name_of_sampler(loader: DataLoader) -> str:
     # A subclass that iterates in its own way need not look at its batch sampler.
     if type(loader).__iter__ is not getattr(DataLoader, "__iter__", None):
         kind = type(loader).__name__
-        raise _not_sharded(f"is a {kind}, and what can be sharded is a torch DataLoader")
+        raise not_sharded(f"is a {kind}, and what can be sharded is a torch DataLoader")
     if isinstance(loader.dataset, IterableDataset):
-        raise _not_sharded("reads an iterable dataset, and what can be sharded has indices")
+        raise not_sharded("reads an iterable dataset, and what can be sharded has indices")
     # With batch_size=None torch has no batch sampler: what the sampler yields makes a batch.
     key = "sampler" if loader.batch_sampler is None else "batch_sampler"
     if not hasattr(getattr(loader, key), "__len__"):
-        raise _not_sharded(f"has a {key} without a length")
+        raise not_sharded(f"has a {key} without a length")
     return key
-
-
-def _checked(batch: object) -> Indices:
-    if isinstance(batch, list | torch.Tensor | np.ndarray) and np.ndim(batch) == 1:
-        return batch
-    if isinstance(batch, tuple):
-        return list(batch)
-    raise _not_sharded(
-        f"draws values of type {type(batch).__name__}, where lists or tensors of indices are needed"
-    )
-
-
-def _joined(batches: Sequence[Indices]) -> Indices:
-    """Make one mini-batch of several."""
-    tensors = [batch for batch in batches if isinstance(batch, torch.Tensor)]
-    if len(tensors) == len(batches):
-        return torch.cat(tensors)
-    arrays = [batch for batch in batches if isinstance(batch, np.ndarray)]
-    if len(arrays) == len(batches):
-        return np.concatenate(arrays)
-    return [index for batch in batches for index in batch]
-
-
-def _not_sharded(why: str) -> TwinrunError:
-    return TwinrunError(f"devices: train_dataloader {why}; train with devices: 1")

@@ -27,6 +27,7 @@ class DrawnInSteps:
         self._in_steps: set[str] = set()
         self._for_data: set[str] = set()
         self._for_workers: set[str] = set()
+        self._within: set[str] = set()
         self._begun: States | None = None
         self._parts = 0
 
@@ -64,6 +65,7 @@ class DrawnInSteps:
         is_seed = data_workers is not None and not _moved(_with_seed(before), after)
         if not is_seed:
             self._for_data |= drawn
+            self._within |= drawn if number else set()
         elif data_workers:
             self._for_workers |= drawn
         if self._begun is not None:
@@ -85,8 +87,9 @@ class DrawnInSteps:
         else:
             what = "have data workers draw other numbers, for augmentations say,"
             who = "their seeds are drawn from the global generator of torch"
+        when = "behind the first step that draws" if self._within else "from the second epoch on"
         return (
-            f"in part, {setting} may {what} from the second epoch on: {who}, from which steps draw "
+            f"in part, {setting} may {what} {when}: {who}, from which steps draw "
             f"too (dropout, say), for each {part} and not for a whole mini-batch"
         )
 
@@ -111,7 +114,7 @@ READ: dict[str, Callable[[], object]] = {
     "torch": lambda: torch.get_rng_state().numpy().tobytes(),
 }
 # What a checkpoint holds of it.
-KEPT = ("in_steps", "for_data", "for_workers")
+KEPT = ("in_steps", "for_data", "for_workers", "within")
 
 
 def _looked_at(number: int) -> Iterable[str]:

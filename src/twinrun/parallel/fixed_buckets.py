@@ -9,7 +9,7 @@ order in which gradients come.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from pytorch_lightning.strategies import DDPStrategy
@@ -55,3 +55,12 @@ class ExchangingStrategy(DDPStrategy):
         # What was accumulated so far is the same at all workers, and weights that sum up to 1 leave
         # it as it is.
         yield
+
+    def post_backward(self, closure_loss: torch.Tensor) -> None:
+        """Make sure that all gradients came: who lacks one sums none with those that wait for it.
+
+        Raises:
+            RuntimeError: torch's, which it would raise in the next step, where none comes any more.
+        """
+        super().post_backward(closure_loss)
+        cast(DistributedDataParallel, self.model).reducer._check_reducer_finalized()

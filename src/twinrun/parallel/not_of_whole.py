@@ -22,7 +22,7 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
             found += [("accumulate", sentence) for sentence in _tried(trainer)]
         elif isinstance(each, OwnDraws):
-            found.append(("devices", each.drawn.sentence("devices", "shard")))
+            found += [("devices", sentence) for sentence in each.sentences()]
         elif isinstance(each, WholeBatch):
             found += [left_out(batches) for batches in each.sharded]
             found.append(("devices", each.logs.sizes.sentence("devices")))

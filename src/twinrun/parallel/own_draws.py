@@ -25,6 +25,7 @@ from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.same_data import check_same_data
 from twinrun.parallel.workers import Workers
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
+from twinrun.wording import some
 
 States: TypeAlias = tuple[dict[str, Any], torch.Tensor | None]
 """Of the generators of Python, NumPy and torch, and of the worker's own GPU."""
@@ -43,6 +44,8 @@ class OwnDraws(pl.Callback):
         """
         self.drawn = DrawnInSteps()
         """Whether mini-batches are drawn from where steps of shards have left the generators."""
+        self.unlike: set[str] = set()
+        """What mini-batches are drawn by and steps have made another thing at each worker."""
         self._workers = workers
         self._is_apart = False
         # The sum of seed and rank would be the seed of another run.
@@ -110,13 +113,24 @@ class OwnDraws(pl.Callback):
 
         vars(loader)["_get_iterator"] = get_iterator
 
+    def sentences(self) -> Iterator[str | None]:
+        """Say why mini-batches may be others; None where they are not."""
+        yield self.drawn.sentence("devices", "shard")
+        if self.unlike:
+            yield (
+                f"in part, devices may give other mini-batches: steps change what they are drawn "
+                f"by ({some(sorted(self.unlike))}), for each worker by its shards, and the first "
+                f"worker alone draws"
+            )
+
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint holds of the first worker's draws."""
-        return self.drawn.state()
+        return {**self.drawn.state(), "unlike": sorted(self.unlike)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what a checkpoint has of them."""
         self.drawn.load(state_dict)
+        self.unlike.update(state_dict["unlike"])
 
     @contextmanager
     def own(self) -> Iterator[None]:

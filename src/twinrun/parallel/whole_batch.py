@@ -5,9 +5,9 @@ logs count with weight w_j = m_j / M, so that the sums over the workers are thos
 mini-batch. This holds for losses and metrics that are means over the samples; a sum over them would
 need weight 1.
 
-DistributedDataParallel does the exchange of gradients, with a hook that weighs them. Buffers are
-not broadcast from the first worker: for batch normalisation see `batch_norm`, other buffers are the
-first worker's own.
+DistributedDataParallel does the exchange of gradients, with a hook that weighs them where the loss
+was not (`weighed_loss`). Buffers are not broadcast from the first worker: for batch normalisation
+see `batch_norm`, other buffers are the first worker's own.
 """
 
 import functools
@@ -29,6 +29,7 @@ from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
 from twinrun.parallel.joined_logs import JoinedLogs, is_users, not_synchronised
 from twinrun.parallel.joint_optimizers import check_optimizers
 from twinrun.parallel.log_arguments import log_arguments
+from twinrun.parallel.weighed_loss import WeighedLoss
 from twinrun.parallel.workers import Workers
 from twinrun.parameters import trained_in
 from twinrun.returned_loss import loss_of
@@ -62,6 +63,7 @@ class WholeBatch(pl.Callback):
         self._statistics = statistics
         self._own_gradients: list[torch.Tensor] = []
         self._intervals: list[tuple[Mark, Mark]] = []
+        self._losses = WeighedLoss(workers)
         self._is_in_step = False
         self._is_epoch_over = False
         self._alone = ExitStack()
@@ -81,6 +83,7 @@ class WholeBatch(pl.Callback):
         cast(DistributedDataParallel, trainer.strategy.model).register_comm_hook(
             self, _weighted_sum
         )
+        self._losses.watch(pl_module)
         self._steps, self._next_check = 0, 1
         # At this point DDP has been made, with those that are trained by now.
         self._trained = trained_in(pl_module)
@@ -212,7 +215,7 @@ class WholeBatch(pl.Callback):
         self._own_gradients.append(gradients.clone())
         started = mark(gradients.device)
         # DDP does not divide by the number of workers what a hook returns: the weights do.
-        future = dist.all_reduce(gradients.mul_(self._workers.weight), async_op=True).get_future()
+        future = dist.all_reduce(gradients.mul_(self._losses.left), async_op=True).get_future()
 
         def ended(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
             # An exchange may end while the backward pass still fills other buckets.
