@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from twinrun.training import batch_clock
 from twinrun.training.batch_clock import BatchClock, LaterSteps
 from twinrun.training.first_step import FirstStep, sizes_of
+from twinrun.training.loader_processes import LoaderProcesses
 
 
 class Unfreezes(Small):
@@ -97,7 +98,7 @@ def test_the_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, tol
     fitted(module, clock, step, epochs=epochs, **told)
     assert module.steps == steps
     assert (step.count, step.unchanged) == (1, [])
-    sizes = sizes_of(module, step, clock)
+    sizes = sizes_of(module, step, clock, LoaderProcesses())
     assert (sizes["later_step_seconds"] is None) == (len(steps) == 1)
     if 0 < slow < len(steps):
         assert sizes["later_step_seconds"] < 0.15 < sizes["step_seconds"]
@@ -122,7 +123,7 @@ def test_a_validation_is_no_part_of_a_step(monkeypatch, told, steps):
     step = FirstStep(clock=clock)
     fitted(module, clock, step, epochs=3, **told)
     assert module.steps == steps
-    sizes = sizes_of(module, step, clock)
+    sizes = sizes_of(module, step, clock, LoaderProcesses())
     assert (sizes["later_step_seconds"] or 0.0) < 0.15 < sizes["validation_seconds"]
 
 
@@ -155,7 +156,7 @@ def test_batches_that_were_loaded_at_the_same_time_do_not_come_for_nothing():
     clock, module = BatchClock(), Small()
     step = FirstStep(clock=clock)
     fitted(module, clock, step, data=DataLoader(Loads(), batch_size=1, num_workers=2))
-    assert sizes_of(module, step, clock)["later_step_seconds"] > 0.1
+    assert sizes_of(module, step, clock, LoaderProcesses())["later_step_seconds"] > 0.1
 
 
 @pytest.mark.parametrize(
