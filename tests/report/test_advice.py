@@ -404,7 +404,7 @@ class TestRepeats:
         pairs, runs = self.doubted("abcc")
         race = self.located()["op"]
         at = self.located(op="aten::mul", source="m.py:4", differs_in="inputs", numbers=["3", "4"])
-        at["suspect"] = {"op": race, "is_read": True, "fired": 9, "together": 9}
+        at["suspect"] = {"op": race, "is_read": True, "fired": 9}
         if not is_located:
             at |= {"op": None, "differed": 9}
         first, second = says(replace(repeated(pairs, locations=[at]), runs=runs))
