@@ -437,6 +437,15 @@ class TestRepeats:
         assert "user_factors: look for an operation of the backward pass" in second
         assert second.endswith("; so it is for 2 of the 3 seeds that differ")
 
+    @pytest.mark.parametrize("cause", ["initial weights", "not held"])
+    def test_weights_that_differ_from_the_start_need_not_be_drawn(self, cause):
+        """Red before: draws alone were named, where nothing had written `torch.empty`."""
+        first = DIVERGENCE | {"quantity": "initial parameters", "cause": cause}
+        pairs = [pair("nondeterministic", "differs", first_difference=first)]
+        _, second = says(repeated([*pairs, pair("deterministic", "equal")]))
+        assert "weights that are drawn" in second
+        assert "memory that nothing has written (torch.empty)" in second
+
     def test_an_operation_that_is_likely_to_have_done_it_is_named(self):
         """Red before: not at all; that it did not do it in any repeat speaks against it."""
         pairs, runs = self.doubted("abcc")
