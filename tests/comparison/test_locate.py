@@ -14,6 +14,7 @@ from twinrun.comparison.advice import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
 from twinrun.comparison.location_words import AT_RESUMPTION, sentence_without
+from twinrun.comparison.replay_results import suspect_of
 from twinrun.config.definitions import Replay, Training
 from twinrun.errors import JobError, TwinrunError
 
@@ -346,3 +347,29 @@ def test_the_remedies_are_of_operations_that_torch_has():
     off = "deterministic is False, where the variant says True"
     said = remedy_of("aten::index_put", deterministic=True, departed=off)
     assert said.endswith(f"which was not in effect: {off}")
+
+
+RACE = OP | {"source": "model.py:9", "position": 1}
+OTHER_RACE = OP | {"source": "model.py:8", "position": 1}
+MUL = OP | {"op": "aten::mul", "differs_in": "inputs", "position": 2}
+
+
+def suspected(suspects, role, differed):
+    """Give the suspect of repeats that found the same, each with one of its own or none."""
+    told = {"role": role, "op": MUL, "differed": True}
+    findings = [told | {"suspect": found and (found, True)} for found in suspects]
+    replayed = FIRED | {"repeats": 3, "differed": differed, "findings": [*findings, None]}
+    return suspect_of(replayed, MUL if role == "origin" else None)
+
+
+@pytest.mark.parametrize("role", ["origin", "elsewhere"])
+def test_what_was_equal_in_a_repeat_that_differed_does_not_decide_it(role):
+    """Red before: it was told as what may decide it, with a remedy that mends nothing."""
+    assert suspected([RACE, RACE], role, 2) == {"op": RACE, "is_read": True, "fired": 2}
+    assert suspected([RACE, None], role, 2) is None
+    assert suspected([RACE, OTHER_RACE], role, 2) is None
+
+
+def test_what_was_equal_where_a_change_was_unseen_does_not_decide_it():
+    """Red before: of a repeat in which nothing was found the suspect was not asked."""
+    assert suspected([RACE, RACE], "elsewhere", 3) is None

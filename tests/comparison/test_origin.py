@@ -156,7 +156,7 @@ def test_what_python_gives_may_be_computed_from_what_an_operation_gave(tmp_path,
     assert (suspect["op"]["op"], suspect["op"]["differs_in"]) == ("faults::race", "outputs")
     assert suspect["op"]["source"].endswith(f"faults_in_a_step.py:{line}")
     assert suspect["is_read"] == is_read
-    assert (suspect["fired"], suspect["together"]) == (3, location["fired"])
+    assert (suspect["fired"], location["fired"]) == (3, 3)
     assert f"faults_in_a_step.py:{line}, gave other values from equal i" in location["sentence"]
 
 

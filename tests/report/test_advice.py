@@ -404,7 +404,7 @@ class TestRepeats:
         pairs, runs = self.doubted("abcc")
         race = self.located()["op"]
         at = self.located(op="aten::mul", source="m.py:4", differs_in="inputs", numbers=["3", "4"])
-        at["suspect"] = {"op": race, "is_read": True, "fired": 9, "together": 9}
+        at["suspect"] = {"op": race, "is_read": True, "fired": 9}
         if not is_located:
             at |= {"op": None, "differed": 9}
         first, second = says(replace(repeated(pairs, locations=[at]), runs=runs))
@@ -436,6 +436,15 @@ class TestRepeats:
         _, second = says(repeated([*pairs, pair("deterministic", "equal")]))
         assert "user_factors: look for an operation of the backward pass" in second
         assert second.endswith("; so it is for 2 of the 3 seeds that differ")
+
+    @pytest.mark.parametrize("cause", ["initial weights", "not held"])
+    def test_weights_that_differ_from_the_start_need_not_be_drawn(self, cause):
+        """Red before: draws alone were named, where nothing had written `torch.empty`."""
+        first = DIVERGENCE | {"quantity": "initial parameters", "cause": cause}
+        pairs = [pair("nondeterministic", "differs", first_difference=first)]
+        _, second = says(repeated([*pairs, pair("deterministic", "equal")]))
+        assert "weights that are drawn" in second
+        assert "memory that nothing has written (torch.empty)" in second
 
     def test_an_operation_that_is_likely_to_have_done_it_is_named(self):
         """Red before: not at all; that it did not do it in any repeat speaks against it."""

@@ -1,6 +1,7 @@
 """What the trace of a step's operations says of each, and what it leaves alone."""
 
 import linecache
+import threading
 
 import pytest
 import pytorch_lightning as pl
@@ -145,3 +146,57 @@ def test_scratch_differs_in_no_two_processes(monkeypatch):
     (least, scratch), (again, other) = contents
     assert least == again
     assert scratch == other
+
+
+class Forces(pl.LightningModule):
+    """Fits the derivative of an energy, as a potential of atoms does."""
+
+    def field(self, charges):
+        return torch.zeros(3).index_put((torch.tensor([0, 1, 1]),), charges, accumulate=True)
+
+    def energy(self):
+        charges = torch.ones(3, requires_grad=True)
+        return self.field(charges).square().sum(), charges
+
+    def derivative(self, energy, charges):
+        return torch.autograd.grad(energy, charges, create_graph=True)[0]
+
+    def loss(self, forces):
+        innocent = torch.arange(3.0) < 2  # makes no node of its own
+        return (innocent * forces**2).sum()
+
+
+def lines_of(rows, op):
+    """Give the lines of a backward pass at which an operation stands, by their text."""
+    found = [row["source"] for row in rows if (row["phase"], row["op"]) == ("backward", op)]
+    return [linecache.getline(__file__, int(f"0{at.rpartition(':')[2]}")).strip() for at in found]
+
+
+def test_the_derivative_of_a_derivative_belongs_to_the_line_that_is_differentiated():
+    """Red before: it was told at the line after the first backward pass, which has no index."""
+    module = Forces()
+    rows = traced(module, lambda _: module.loss(module.derivative(*module.energy())).backward())
+    line = "return torch.zeros(3).index_put((torch.tensor([0, 1, 1]),), charges, accumulate=True)"
+    assert set(lines_of(rows, "aten::index_put")) == {line}
+
+
+def test_nodes_of_two_threads_that_have_one_number_have_no_line():
+    """Each thread counts its nodes for itself: a GPU's backward pass has a thread of its own."""
+    module, found = Forces(), {}
+    tracer = OpTracer(module, lambda row, outputs: None)
+
+    def in_a_thread(name, call):
+        def body():
+            with tracer:
+                found[name] = call()
+
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+
+    in_a_thread("energy", module.energy)
+    in_a_thread("forces", lambda: module.derivative(*found["energy"]))
+    in_a_thread("loss", lambda: found["forces"].square().sum().backward())
+    lines = lines_of(tracer.rows, "aten::index_put")
+    assert lines
+    assert set(lines) == {""}

@@ -10,9 +10,11 @@ UNORDERED = (
     "for a set or a folder's listing whose order nothing fixes (`sorted`, `PYTHONHASHSEED`), and "
     "for threads"
 )
+_EMPTY = "memory that nothing has written (`torch.empty`)"
 # What to look at, a clause for each class.
 ADVICE: dict[Cause, str] = {
-    "initial weights": "look for weights that are drawn before or without the seed",
+    "initial weights": f"look for weights that are drawn before or without the seed, and for "
+    f"{_EMPTY}",
     "between steps": "look for a hook, a callback or another thread that changes weights or "
     "buffers between steps",
     "RNG state": "find what draws from or seeds the global random generators (a callback, a "
@@ -33,8 +35,8 @@ ADVICE: dict[Cause, str] = {
     "optimizer": "look at the optimizer: its state and its implementation",
     "end of the training": "look for what ends a training or an epoch (early stopping, a time "
     "limit, `should_stop`), or for a loader of another length",
-    "not held": "no step shows what neither the module nor an optimizer of Lightning's holds: look "
-    "for weights that are drawn without the seed, or make them a submodule",
+    "not held": f"no step shows what neither the module nor an optimizer of Lightning's holds: "
+    f"look for weights that are drawn without the seed, and for {_EMPTY}, or make them a submodule",
     "not traced": "trace every step (`trace: {every: 1}`) to find where it begins",
 }
 # Of the optimizer's settings: numbers of Python's.

@@ -103,8 +103,6 @@ def suspicion(found: Location, run: Training, departed: str | None) -> str:
     suspect = found["suspect"]
     if suspect is None or found["step"] is None:
         return ""
-    told = found["fired"] or found["differed"]
-    together = "each" if suspect["together"] == told else count(suspect["together"])
     says = sentence_of(
         suspect["op"],
         step=found["step"],
@@ -115,7 +113,7 @@ def suspicion(found: Location, run: Training, departed: str | None) -> str:
     )
     return (
         f" What decides it may be computed from what an operation before it gave, which differed "
-        f"in {together} of these, and {READ if suspect['is_read'] else UNREAD}: {says}"
+        f"in each of these, and {READ if suspect['is_read'] else UNREAD}: {says}"
     )
 
 

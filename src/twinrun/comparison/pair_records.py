@@ -240,9 +240,7 @@ class Suspect(TypedDict):
     is_read: bool
     """Whether Python was seen to read a value that came of it, as by `.item()`."""
     fired: int
-    """In how many repeats it differed."""
-    together: int
-    """In how many of those that are told of."""
+    """In how many repeats it differed: in each of those that are told of, at least."""
 
 
 class Location(TypedDict):

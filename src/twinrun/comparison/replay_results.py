@@ -68,6 +68,8 @@ def of_role(replayed: Replayed, role: Role) -> list[Operation]:
 def suspect_of(replayed: Replayed, op: Operation | None) -> Suspect | None:
     """Return the operation of whose values Python may have made what differs, by the first repeat.
 
+    One that was equal in a repeat that differed all the same does not decide it: it is left out.
+
     Args:
         replayed: what the repeats showed.
         op: the one that is told of them; None where what differed was changed unseen.
@@ -75,16 +77,21 @@ def suspect_of(replayed: Replayed, op: Operation | None) -> Suspect | None:
     findings = [found for found in replayed["findings"] if found is not None]
     if op is None:
         told = [found for found in findings if found["differed"]]
+        # In the others nothing else was seen to differ.
+        differed = replayed["differed"]
     else:
         told = [found for found in findings if is_same(found["op"], op)]
+        differed = len(told)
     suspects = [found["suspect"] for found in told if found["suspect"] is not None]
     if not suspects:
         return None
     first = suspects[0][0]
     read = [is_read for other, is_read in suspects if is_same(other, first)]
+    if len(read) < differed:
+        return None
     every = [found["suspect"][0] for found in findings if found["suspect"] is not None]
     fired = sum(is_same(other, first) for other in every)
-    return Suspect(op=first, is_read=all(read), fired=fired, together=len(read))
+    return Suspect(op=first, is_read=all(read), fired=fired)
 
 
 def is_same(op: Operation, other: Operation) -> bool:

@@ -23,7 +23,7 @@ from twinrun.verdicts.rows import VerdictRow
 # What in one's own code decides what a changed setting changes, a clause for each class of cause.
 OF_A_CHANGE: Mapping[Cause, str] = {
     "initial weights": "the setting decides the initial weights: look at what draws them in "
-    "`__init__`, `setup` or `configure_model`",
+    "`__init__`, `setup` or `configure_model`, and for memory that nothing has written there",
     "between steps": "weights or buffers change between steps under this setting: look for a hook "
     "or a callback that changes them",
     "RNG state": "other random numbers are drawn under this setting: look for a callback, a loader "

@@ -12,6 +12,7 @@ Of a tensor on a GPU the hash alone is copied (see `step_fingerprints`). Each is
 an operation is compared while its tensors are there.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,7 +78,7 @@ class OpTracer(TorchDispatchMode):
         self._parameters = {id(p): name for name, p in module.named_parameters()}
         self._path: list[str] = []
         self._calls: Counter[tuple[str, ...]] = Counter()
-        self._callers: dict[int, tuple[str, str]] = {}
+        self._callers: dict[int, tuple[str, str, int]] = {}
         self._memory = Memory()
         self._unwritten: set[int | None] = set()
         self._is_aside = False
@@ -173,18 +174,30 @@ class OpTracer(TorchDispatchMode):
         node = torch._C._current_autograd_node()
         if node is None:
             module, source = self._path[-1] if self._path else "", users_line()
-            # Autograd numbers a node before the operation runs, so that the last number is its own.
-            # A later operation without a node must not take this number.
-            self._callers.setdefault(torch.autograd._get_sequence_nr() - 1, (module, source))
+            self._number(module, source)
             owned = (self._parameters.get(id(leaf)) for leaf in leaves)
             return module, next(filter(None, owned), ""), source
         # A parameter's node is AccumulateGrad, which holds it as `variable`.
         variables = [node, *(following for following, _ in node.next_functions)]
         owned = (self._parameters.get(id(getattr(v, "variable", None))) for v in variables)
         parameter = next(filter(None, owned), "")
-        module, source = self._callers.get(node._sequence_nr(), ("", ""))
+        module, source, _ = self._callers.get(node._sequence_nr(), ("", "", 0))
         # A hook of a gradient, or a backward pass of the user's own, has a line itself.
-        return module, parameter, users_line(inside_of=_BACKWARD) or source
+        source = users_line(inside_of=_BACKWARD) or source
+        # A backward pass that can be differentiated itself makes nodes too.
+        if torch.is_grad_enabled():
+            self._number(module, source)
+        return module, parameter, source
+
+    def _number(self, module: str, source: str) -> None:
+        """Note whose node the last one is, by its number."""
+        # Autograd numbers a node before the operation runs, so that the last number is its own.
+        # A later operation without a node must not take this number.
+        number, thread = torch.autograd._get_sequence_nr() - 1, threading.get_ident()
+        *_, first = self._callers.setdefault(number, (module, source, thread))
+        # Each thread counts for itself, such as that of a GPU: whose node it is nobody knows.
+        if first != thread:
+            self._callers[number] = ("", "", first)
 
     def _read(
         self,
