@@ -20,6 +20,7 @@ from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.stream_position import positions_of
+from twinrun.checkpoint.told_epochs import told_epochs
 from twinrun.checkpoint.whole_state import saving
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import rng_states
@@ -122,6 +123,7 @@ def complete(
         "gradients": gradients_of(module),
         "averages": left_out.left_out_of_averages(trainer),
         "positions": positions_of(loaders),
+        "told_epochs": told_epochs(trainer),
         "attributes": attributes,
         "at_start": state_at_start(trainer, start),
         "models": best_models.beside(trainer),

@@ -13,6 +13,7 @@ from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.together import Together, agreed
+from twinrun.checkpoint.told_epochs import ToldEpochs
 
 
 class FirstBatch:
@@ -36,6 +37,8 @@ class FirstBatch:
         self._trained_otherwise = trained_otherwise or (lambda: None)
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
         self.compiled = OwnCompiled()
+        self.epochs: ToldEpochs | None = None
+        """What the resumed epoch is told, until its first batch comes."""
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say why the workers, or code that the module compiles, could not go on as they would."""
@@ -55,6 +58,10 @@ class FirstBatch:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
+        if (epochs := self.epochs) is not None:
+            self.epochs = None
+            if (unlike := agreed(self._together, epochs.unlike())) is not None:
+                return unlike
         expected, self._folder.expected = self._folder.expected, None
         if (unlike := self.compiled.unlike(batch)) is not None:
             return unlike  # of one worker alone: several have no such checkpoint

@@ -36,6 +36,7 @@ from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
 from twinrun.checkpoint.running_epoch import RunningEpoch
 from twinrun.checkpoint.together import Alone, Together, agreed, hindrance_of_all
+from twinrun.checkpoint.told_epochs import ToldEpochs
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
 
@@ -268,7 +269,7 @@ class Resumable(pl.Callback):
     ) -> None:
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
-        found = KeptBeside(trainer)
+        found, self._first_batch.epochs = KeptBeside(trainer), ToldEpochs(trainer, state)
         self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
         if is_whole := "epoch" not in state:
             self._unless(restored.restore(trainer, module, state, self._together))

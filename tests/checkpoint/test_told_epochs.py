@@ -1,0 +1,109 @@
+"""What `set_epoch` sets, by Lightning, where an epoch begins, or elsewhere."""
+
+import pytest
+import torch
+from resumed import every, fit
+from small import Points, Restless
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from twinrun.errors import TwinrunError
+
+
+class ToldPoints(Dataset):
+    """Makes the last samples harder from epoch to epoch."""
+
+    def __init__(self, data):
+        self.data, self.epoch = data, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return len(self.data.inputs)
+
+    def __getitem__(self, index):
+        harder = 1 + 0.1 * self.epoch * (index > 40)
+        return self.data.inputs[index] * harder, self.data.targets[index]
+
+
+class ToldData(Points):
+    def train_dataloader(self):
+        return DataLoader(ToldPoints(self), 16)
+
+
+class Levels(Sampler):
+    """Takes its epoch from Lightning, and its level from the module."""
+
+    def __init__(self, size):
+        self.size, self.epoch, self.level = size, 0, 0
+
+    def set_epoch(self, epoch, level=None):
+        self.epoch = epoch
+        self.level = self.level if level is None else level
+
+    def __len__(self):
+        return self.size
+
+    def __iter__(self):
+        known = range(48)
+        return iter([*known, *((48 + i * (1 + self.level)) % self.size for i in range(22))])
+
+
+class LevelledData(Points):
+    def train_dataloader(self):
+        data = torch.utils.data.TensorDataset(self.inputs, self.targets)
+        return DataLoader(data, 16, sampler=Levels(70))
+
+
+class AtStart(Restless):
+    def on_train_epoch_start(self):
+        super().on_train_epoch_start()
+        self.trainer.train_dataloader.dataset.set_epoch(self.current_epoch)
+
+
+class AtEnd(Restless):
+    def on_train_epoch_end(self):
+        self.trainer.train_dataloader.dataset.set_epoch(self.current_epoch + 1)
+
+
+class OnceAtStart(Restless):
+    def on_train_epoch_start(self):
+        super().on_train_epoch_start()
+        if self.current_epoch == 1:
+            self.trainer.train_dataloader.dataset.set_epoch(7)
+
+
+class LevelAtEnd(Restless):
+    def on_train_epoch_end(self):
+        self.trainer.train_dataloader.sampler.set_epoch(self.current_epoch, self.current_epoch + 1)
+
+
+@pytest.mark.parametrize(("data", "module"), [(ToldData, AtStart), (LevelledData, Restless)])
+@pytest.mark.parametrize("where", [{"minutes": 0}, {}])
+def test_what_is_told_where_an_epoch_begins_is_told_again(tmp_path, data, module, where):
+    in_epoch = {} if where else {"in_epoch": every(1)}
+    options = {"data": data, "module": module, "max_epochs": 3}
+    whole, _, _ = fit(tmp_path / "whole", **options)
+    fit(tmp_path / "killed", kill=13, **in_epoch, **where, **options)
+    found, resumed_at, said = fit(tmp_path / "killed", **where, **options)
+    assert said == []
+    assert resumed_at == [10 if where else 12]
+    assert found == whole
+
+
+@pytest.mark.parametrize(
+    ("data", "module", "name"),
+    [
+        (ToldData, AtEnd, "ToldPoints.epoch"),
+        (ToldData, OnceAtStart, "ToldPoints.epoch"),
+        (LevelledData, LevelAtEnd, "Levels.level"),
+    ],
+)
+@pytest.mark.parametrize("where", [{"minutes": 0}, {}])
+def test_what_is_told_elsewhere_is_missed(tmp_path, data, module, name, where):
+    """Red before: resumed in silence, in other bits, if the next batches were the same ones."""
+    in_epoch = {} if where else {"in_epoch": every(1)}
+    options = {"data": data, "module": module, "max_epochs": 3}
+    fit(tmp_path, kill=12, **in_epoch, **where, **options)
+    with pytest.raises(TwinrunError, match=f"{name} is another one than before the stop"):
+        fit(tmp_path, **where, **options)
