@@ -15,10 +15,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytorch_lightning as pl
 import torch
+import xxhash
 from lightning_fabric.utilities.data import sized_len
 from torch.utils.data import DataLoader, Sampler
 
-from twinrun.checkpoint.data_in_place import Told, content_of_array
+from twinrun.checkpoint.data_in_place import MOST_TEXTS, Told, content_of_array
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.of_process import content_without_process, without_process
 from twinrun.checkpoint.reached import held_by_data_module, reached
@@ -29,7 +30,7 @@ from twinrun.hidden_content import PLAIN, content_of_plain
 from twinrun.pandas_values import is_table
 from twinrun.pandas_values import parts_of as parts_of_table
 
-MOST_ENTRIES = 1 << 20  # of a list that are all looked at
+MOST_ENTRIES = 1 << 20  # plain values of a list that are all looked at; of rows a sample is
 
 Made: TypeAlias = dict[str, tuple[str, str, bool, bool]]
 """By name: the content, also without what of it belongs to the process; whether a cache may not
@@ -119,8 +120,8 @@ def _content(found: Found, own: Mapping[int, str]) -> tuple[str | None, bool]:
         return _kind_of(value.value), False
     if isinstance(value, Length):
         is_whole = not is_really(value.container, dict) and all(value.sample.plain)
-        whole = content_of_plain(value.container) if value.entries <= MOST_ENTRIES else None
-        return f"{value.entries} {whole or value.sample.plain}", is_whole
+        whole = content_of_plain(value.container) if _is_flat(value) else None
+        return f"{value.entries} {whole or _hash_of(str(value.sample.plain))}", is_whole
     if isinstance(value, Order):
         return repr([shown(key, turn) for turn, key in enumerate(value.keys)]), False
     if is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value):
@@ -137,9 +138,8 @@ def _alike(found: Found) -> str:
         sample = str(value.sample.plain)
         if (alike := without_process(sample)) == sample:
             return ""
-        is_short = value.entries <= MOST_ENTRIES
-        whole = content_of_plain(_texts_alike(value.container)) if is_short else None
-        return f"{value.entries} {whole or alike}"
+        whole = content_of_plain(_texts_alike(value.container)) if _is_flat(value) else None
+        return f"{value.entries} {whole or _hash_of(alike)}"
     if isinstance(value, Order):
         return without_process(repr([shown(key, turn) for turn, key in enumerate(value.keys)]))
     if is_table(value) or (is_really(value, np.ndarray) and value.dtype.kind in "UO"):
@@ -152,6 +152,17 @@ def _alike(found: Found) -> str:
     return ""
 
 
+def _is_flat(found: Length) -> bool:
+    """Say whether entries are plain values, so that all of them are soon looked at."""
+    held: Any = found.container
+    first = next(iter(dict.values(held) if is_really(held, dict) else held), None)
+    return found.entries <= MOST_ENTRIES and isinstance(first, PLAIN)
+
+
+def _hash_of(text: str) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode(errors="replace"))
+
+
 def _texts_alike(value: Any) -> Any:
     """Return texts in containers, arrays and tables without what belongs to the process."""
     if isinstance(value, str | PurePath):
@@ -159,8 +170,10 @@ def _texts_alike(value: Any) -> Any:
     if is_table(value):
         return [(name, _texts_alike(part)) for name, part in parts_of_table(value) or ()]
     if is_really(value, np.ndarray):
-        is_text = value.dtype.kind in "UO" and value.size <= MOST_ENTRIES
-        return _texts_alike(value.tolist()) if is_text else content_of_array(value)
+        if value.dtype.kind not in "UO":
+            return content_of_array(value, counts_writes=False)
+        every = -(-value.size // MOST_TEXTS) or 1
+        return [value.shape, *_texts_alike(value.reshape(-1)[::every].tolist())]
     if is_container(value):
         inside = [_texts_alike(item) for _, item in entries(value)]
         return [*dict.keys(value), inside] if is_really(value, dict) else inside
