@@ -231,8 +231,8 @@ def _replaced(given: Mapping[str, str], path: str, taken: Parameters) -> Iterato
         taken: its parameters.
     """
     for what, name in given.items():
-        # A path comes from a dataset, of which there is none; 0 workers are what the variants say.
-        if what != "path" and name in taken and not _is_as_of_variants(taken[name]):
+        # 0 workers are what the variants say.
+        if name in taken and not _is_as_of_variants(taken[name]):
             yield (
                 f"# {name}: from the run, in place of {_said(taken[name])} of {path}; "
                 f"from_run: {{{what}: null}} keeps that"
