@@ -45,6 +45,7 @@ from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
 from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
+from twinrun.training.remedies import remedy_of_workers
 from twinrun.training.trainer_objects import drawn_after_module
 from twinrun.training.unmet_settings import of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
@@ -217,7 +218,8 @@ def _of_step(
     found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
-    found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]
+    missing = {k: f"{why}{remedy_of_workers(why)}" for k, why in evaluation.missing.items()}
+    found["notes"] += [f"{part.label}: {k}: {why}" for k, why in missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
     found["sizes"] = sizes_of(module, step, clock, loading)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:

@@ -42,8 +42,8 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
         text: the first line of its message.
         given: the hyperparameters.
     """
-    if "num_workers > 0" in text:
-        return WITHOUT_WORKERS
+    if remedy := remedy_of_workers(text):
+        return remedy
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return NO_LOGGER
@@ -66,6 +66,11 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
         line = frame.line or "" if frame else ""
         return next((f"; {remedy}" for word, remedy in REMEDIES.items() if word in line), "")
     return ""
+
+
+def remedy_of_workers(text: str) -> str:
+    """Name the key by which a loader has the data workers that it needs, if this is what failed."""
+    return WITHOUT_WORKERS if "num_workers > 0" in text else ""
 
 
 def _has_target(value: object) -> bool:
