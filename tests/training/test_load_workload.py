@@ -107,7 +107,9 @@ def test_what_the_run_shall_not_give_is_a_hyperparameter(folder):
 
 def test_an_argument_that_the_run_shall_not_give_cannot_be_asked_for(folder):
     own = workload(size=32, from_run={"data_workers": None})
-    sentence = "wants 2, but small:Points is not given it [(]from_run.data_workers: null[)]"
+    sentence = (
+        "wants 2, but small:Points is given no data_workers [(]from_run.data_workers: null[)]"
+    )
     with pytest.raises(TwinrunError, match=sentence):
         build_data(own, OfRun(seed=3, data_workers=2), search_path=folder)
 

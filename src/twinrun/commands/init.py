@@ -86,7 +86,8 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
             of_data = load_constructor(workload, "data", pl.LightningDataModule, here)
     if data is None and not brings_loader(constructor):
         raise TwinrunError(
-            f"{module} has no train_dataloader; name what has one too, the LightningDataModule: "
+            f"{module} has no train_dataloader; name what has one too, the LightningDataModule or "
+            f"a function that returns one (`LightningDataModule.from_datasets(...)`): "
             f"twinrun init {module} package.module:Class"
         )
     takers = takers_of(workload, constructor, of_data)

@@ -168,7 +168,7 @@ def not_taken(workload: Workload, what: Literal["path", "seed", "data_workers"])
     """Say that a data module is not given what a run would give it, and why."""
     name = getattr(workload.from_run, what)
     if name is None:
-        return f"{receiver(workload)} is not given it (from_run.{what}: null)"
+        return f"{receiver(workload)} is given no {what} (from_run.{what}: null)"
     return f"{receiver(workload)} takes no argument `{name}`"
 
 
@@ -277,7 +277,12 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
         for name, parameter in parameters.items():
             is_needed = name in named[source] and parameter.default is parameter.empty
             if is_needed and name not in given:
-                linked = "" if workload.cli is None else f"; {workload.cli.file} {NOT_LINKED}"
-                if source == source_of_data and name == workload.from_run.path:
-                    linked += OR_DATASET
-                yield f"hyperparameters.{name}: {source} needs it and has no default{linked}"
+                yield _needed(workload, source, name)
+
+
+def _needed(workload: Workload, source: str, name: str) -> str:
+    """Say that a constructor lacks what it needs."""
+    cure = "" if workload.cli is None else f"; {workload.cli.file} {NOT_LINKED}"
+    if source == receiver(workload) and name == workload.from_run.path:
+        cure += OR_DATASET
+    return f"hyperparameters.{name}: {source} needs it and has no default{cure}"
