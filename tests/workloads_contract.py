@@ -33,11 +33,11 @@ class WorkloadContract:
     workload: dict
     search_path = ()  # folders that hold the modules of the workload, if they are not installed
 
-    @property
-    def _settings(self):
-        return Workload(
-            **{"dataset": None, "hyperparameters": {}, "epochs": EPOCHS, **self.workload}
-        )
+    def _settings(self, dataset):
+        # By whatever name a config has the file.
+        name = None if dataset is None else "dataset"
+        workload = {"hyperparameters": {}, "epochs": EPOCHS, **self.workload, "dataset": name}
+        return Workload(**workload)
 
     @pytest.fixture
     def dataset(self):
@@ -53,7 +53,7 @@ class WorkloadContract:
 
     def make(self, dataset, *, data_workers=0):
         pl.seed_everything(SEED, workers=True, verbose=False)
-        settings, folders = self._settings, self.search_path
+        settings, folders = self._settings(dataset), self.search_path
         of_run = OfRun(seed=SEED, path=dataset, data_workers=data_workers)
         module = build_module(settings, folders, of_run) if settings.data is None else None
         data = build_data(settings, of_run, search_path=folders, module=module)
@@ -116,8 +116,9 @@ class WorkloadContract:
 
     def test_hyperparameters_survive_a_round_trip(self, dataset):
         data, module = self.make(dataset)
-        _, _, to_module, to_data = load_workload(self._settings, self.search_path)
-        for made, given in ((module, to_module), (data, to_data))[: 1 + bool(self._settings.data)]:
+        settings = self._settings(dataset)
+        _, _, to_module, to_data = load_workload(settings, self.search_path)
+        for made, given in ((module, to_module), (data, to_data))[: 1 + bool(settings.data)]:
             assert {name: made.hparams.get(name) for name in given} == given
             again = type(made)(**made.hparams)
             assert again.hparams == made.hparams

@@ -127,7 +127,9 @@ def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys
     assert "# batch_size: ...  needed, int" in file.read_text()
     assert "# betas: " in file.read_text()
     shown = capsys.readouterr().out
-    assert "Give these hyperparameters a value there: batch_size\n" in shown
+    # Red before of `path`: no dataset gives it, and `check` ended in a bare TypeError.
+    assert "# path: ...  needed" in file.read_text()
+    assert "Give these hyperparameters a value there: batch_size, path\n" in shown
     data = own("Model", "Data")[-1]
     replaced = f"# seed: from the run, in place of 1 of {data}; from_run: {{seed: null}} keeps that"
     assert replaced in file.read_text()

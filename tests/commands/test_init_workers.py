@@ -49,6 +49,21 @@ CLASSES = """
         def train_dataloader(self):
             return DataLoader(POINTS, 2, num_workers=self.workers)
 
+    class Evaluated(Net):
+        def test_step(self, batch, batch_idx):
+            self.log("loss", self.layer(batch[0]).mean())
+
+        def predict_step(self, batch, batch_idx):
+            return self.layer(batch[0])
+
+    class Tested(Plain):
+        def test_dataloader(self):
+            return DataLoader(POINTS, 2, num_workers=self.workers, persistent_workers=True)
+
+    class Predicted(Plain):
+        def predict_dataloader(self):
+            return DataLoader(POINTS, 2, num_workers=self.workers, prefetch_factor=2)
+
     class Alone(Net):
         def __init__(self, num_workers: int = 2):
             super().__init__()
@@ -98,3 +113,16 @@ def test_loaders_that_do_without_are_given_the_variants(written):
     workload, _ = written("Net", "Plain")
     assert workload["hyperparameters"] == {}
     assert workload["from_run"] == {"data_workers": "num_workers"}
+
+
+@pytest.mark.parametrize("data", ["Tested", "Predicted"])
+def test_so_do_loaders_of_the_test_and_the_prediction(written, tmp_path, capfd, data):
+    """Red before: 0 workers were kept, with which the test or the prediction is never made."""
+    workload, text = written("Evaluated", data)
+    assert workload["from_run"] == {"data_workers": None}
+    file = tmp_path / "config/config.yaml"
+    text = text.replace("\n      num_workers: 2", " {}")
+    file.write_text(text.replace("data_workers: null", "data_workers: num_workers"))
+    capfd.readouterr()
+    assert main(["check"]) == 0
+    assert "(`from_run: {data_workers: null}`)\n" in capfd.readouterr().out

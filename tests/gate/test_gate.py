@@ -678,3 +678,14 @@ def test_a_required_cell_must_exist():
     config |= {"studies": ["matrix"], "require": {"matrix": ["repeet"]}}
     with pytest.raises(TwinrunError, match=r"no cell is called 'repeet', did you mean repeat\?"):
         resolve(config, SCHEMA, gpus=0)
+
+
+def test_mistakes_of_what_is_required_are_told_at_once():
+    """Red before: the schema's alone; the others were met once that was right."""
+    require = {"deterministic_pairs": "equal", "determinism_cost": 1.25, "matrix": ["repeat"]}
+    config = copy.deepcopy(CONFIG) | {"studies": ["reproducibility"], "require": require}
+    with pytest.raises(TwinrunError) as raised:
+        resolve(config, SCHEMA, gpus=0)
+    assert "require.determinism_cost: 1.25 is not a limit" in str(raised.value)
+    assert "require.deterministic_pairs: unknown key" in str(raised.value)
+    assert "require.matrix: needs the study matrix" in str(raised.value)

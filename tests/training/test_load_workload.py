@@ -30,6 +30,10 @@ def collected(**options):
     return Points(options.pop("size"), **{"data_workers": options["num_workers"]})
 
 
+def of_path(path):
+    return Points(len(path))
+
+
 def nothing():
     pass
 
@@ -103,7 +107,9 @@ def test_what_the_run_shall_not_give_is_a_hyperparameter(folder):
 
 def test_an_argument_that_the_run_shall_not_give_cannot_be_asked_for(folder):
     own = workload(size=32, from_run={"data_workers": None})
-    sentence = "wants 2, but small:Points is not given it [(]from_run.data_workers: null[)]"
+    sentence = (
+        "wants 2, but small:Points is given no data_workers [(]from_run.data_workers: null[)]"
+    )
     with pytest.raises(TwinrunError, match=sentence):
         build_data(own, OfRun(seed=3, data_workers=2), search_path=folder)
 
@@ -123,6 +129,15 @@ def test_an_argument_that_the_run_shall_not_give_cannot_be_asked_for(folder):
             "mean num_workers?",
         ),
         ({"data": "of_functions:points"}, "hyperparameters.size: of_functions:points needs it"),
+        (
+            {"data": "of_functions:of_path"},
+            "hyperparameters.path: of_functions:of_path needs it and has no default; give it "
+            "there, or as the file of a `dataset` of the workload",
+        ),
+        (
+            {"data": "of_functions:points", "size": 3, "from_run": {"path": "flie"}},
+            "from_run.path: of_functions:points takes no argument 'flie'",
+        ),
         ({"module": "of_functions:functools"}, "is no pytorch_lightning.LightningModule"),
     ],
 )

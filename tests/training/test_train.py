@@ -179,7 +179,7 @@ def test_a_run_is_given_no_dataset_that_is_not_as_it_was_made(tmp_path):
     dataset_files.write_manifest(dataset_files.manifest_of(file), manifest)
 
     def build():
-        workload = Workload(**{**WORKLOAD, "data": "test_train:Reads"})
+        workload = Workload(**{**WORKLOAD, "data": "test_train:Reads", "dataset": "points"})
         folder = Path(__file__).parent
         return build_data(workload, OfRun(seed=1, path=str(file)), search_path=[str(folder)])
 

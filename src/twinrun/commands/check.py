@@ -14,6 +14,7 @@ from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.gpus import count_gpus
 from twinrun.process.job import say
 from twinrun.training.rehearsal_plan import Rehearsed
+from twinrun.training.remedies import WITHOUT_WORKERS
 from twinrun.training.start_rehearsal import rehearse
 
 
@@ -58,13 +59,17 @@ def check_config(files: Sequence[str | Path]) -> None:
 
 
 def fails(file: Path) -> bool:
-    """Say whether a config that was just written fails in its rehearsal."""
+    """Say whether a config that was just written fails in its rehearsal.
+
+    So does one of which a test or a prediction fails for want of data workers: a training stands
+    without, but not by a choice of Twinrun's.
+    """
     files = [*own_config(), file]
     try:
-        rehearse(_resolved(files), module_folders(files))
+        found = rehearse(_resolved(files), module_folders(files))
     except TwinrunError:
         return True
-    return False
+    return any(WITHOUT_WORKERS in note for part in found for note in part["notes"])
 
 
 def _resolved(files: Sequence[str | Path]) -> Settings:

@@ -86,7 +86,8 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
             of_data = load_constructor(workload, "data", pl.LightningDataModule, here)
     if data is None and not brings_loader(constructor):
         raise TwinrunError(
-            f"{module} has no train_dataloader; name what has one too, the LightningDataModule: "
+            f"{module} has no train_dataloader; name what has one too, the LightningDataModule or "
+            f"a function that returns one (`LightningDataModule.from_datasets(...)`): "
             f"twinrun init {module} package.module:Class"
         )
     takers = takers_of(workload, constructor, of_data)
@@ -231,8 +232,8 @@ def _replaced(given: Mapping[str, str], path: str, taken: Parameters) -> Iterato
         taken: its parameters.
     """
     for what, name in given.items():
-        # A path comes from a dataset, of which there is none; 0 workers are what the variants say.
-        if what != "path" and name in taken and not _is_as_of_variants(taken[name]):
+        # 0 workers are what the variants say.
+        if name in taken and not _is_as_of_variants(taken[name]):
             yield (
                 f"# {name}: from the run, in place of {_said(taken[name])} of {path}; "
                 f"from_run: {{{what}: null}} keeps that"

@@ -53,8 +53,12 @@ def sound_part(config: Section, schema: Section, wrong: Sequence[Path]) -> Sound
     asked = config.get("studies")
     names = asked if isinstance(asked, list) else []
     whole.config["studies"] = [name for name in known if name in names]
+    required, is_whole = config.get("require"), ("require",) not in wrong
     if whole.is_wrong("require"):
-        whole.config["require"] = {}
+        right = required if isinstance(required, Mapping) and is_whole else {}
+        whole.config["require"] = {
+            key: value for key, value in right.items() if not whole.is_wrong("require", key)
+        }
     return whole
 
 

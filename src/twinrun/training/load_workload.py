@@ -35,6 +35,7 @@ NOT_LINKED = (
     "does not say what your command links (link_arguments): write it under `hyperparameters`, "
     "beside `cli`"
 )
+OR_DATASET = "; give it there, or as the file of a `dataset` of the workload"
 SLIP = 0.8  # how alike two names are, in difflib's measure, of which one is likely misspelt
 
 Built = TypeVar("Built")
@@ -96,11 +97,11 @@ def receiver(workload: Workload) -> str:
 def given_by_run(workload: Workload) -> dict[str, str]:
     """Name the arguments of the receiver that come from the run, by what they are given.
 
-    Without a dataset a path is the data module's own, if the config gives one.
+    Without a dataset a path is the constructor's own, as any hyperparameter.
     """
     names = {what: name for what, name in asdict(workload.from_run).items() if name is not None}
-    if workload.dataset is None and names.get("path") in workload.hyperparameters:
-        del names["path"]
+    if workload.dataset is None:
+        names.pop("path", None)
     return names
 
 
@@ -167,7 +168,7 @@ def not_taken(workload: Workload, what: Literal["path", "seed", "data_workers"])
     """Say that a data module is not given what a run would give it, and why."""
     name = getattr(workload.from_run, what)
     if name is None:
-        return f"{receiver(workload)} is not given it (from_run.{what}: null)"
+        return f"{receiver(workload)} is given no {what} (from_run.{what}: null)"
     return f"{receiver(workload)} takes no argument `{name}`"
 
 
@@ -256,8 +257,9 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
                 nobody = f"{workload.module} does not take it"
             yield f"hyperparameters.{name}: {nobody}{suggestion(name, known)}"
     of_receiver = takers[source_of_data]
-    for what, name in given_names.items():
-        if name != what and not (name in of_receiver or takes_any(of_receiver)):
+    # Of the path too where there is no dataset: its name may be wrong all the same.
+    for what, name in asdict(workload.from_run).items():
+        if name not in (None, what) and not (name in of_receiver or takes_any(of_receiver)):
             yield (
                 f"from_run.{what}: {source_of_data} takes no argument {shown(name)}"
                 f"{suggestion(name, list(of_receiver))}"
@@ -275,5 +277,12 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
         for name, parameter in parameters.items():
             is_needed = name in named[source] and parameter.default is parameter.empty
             if is_needed and name not in given:
-                linked = "" if workload.cli is None else f"; {workload.cli.file} {NOT_LINKED}"
-                yield f"hyperparameters.{name}: {source} needs it and has no default{linked}"
+                yield _needed(workload, source, name)
+
+
+def _needed(workload: Workload, source: str, name: str) -> str:
+    """Say that a constructor lacks what it needs."""
+    cure = "" if workload.cli is None else f"; {workload.cli.file} {NOT_LINKED}"
+    if source == receiver(workload) and name == workload.from_run.path:
+        cure += OR_DATASET
+    return f"hyperparameters.{name}: {source} needs it and has no default{cure}"

@@ -45,6 +45,7 @@ from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
 from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
+from twinrun.training.remedies import WITH_NONE, with_remedies
 from twinrun.training.trainer_objects import drawn_after_module
 from twinrun.training.unmet_settings import of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
@@ -151,16 +152,17 @@ def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
             f"{workload.dataset}; add it, name its own in from_run.path, or leave "
             f"`dataset` out"
         )
-    add = "add it, or name its own in from_run.data_workers"
-    if "num_workers" in takers[receiver(workload)]:
-        add = "say `from_run: {data_workers: num_workers}`"
+    add = "add it, or name its own in from_run.data_workers, or take 0"
+    if workload.from_run.data_workers is None:  # since the loaders fail with none, say
+        add = f"leave that out, or have {WITH_NONE} and name the argument in from_run.data_workers"
+    elif "num_workers" in takers[receiver(workload)]:
+        add = "say `from_run: {data_workers: num_workers}`, or take 0"
     for key, variant in part.used.items():
         if variant.data_workers and "data_workers" not in taken:
             yield (
                 f"{'data' if workload.data else 'module'}: "
                 f"{not_taken(workload, 'data_workers')}, which {key}.data_workers: "
-                f"{variant.data_workers} asks for; "
-                f"{add}, or take 0"
+                f"{variant.data_workers} asks for; {add}"
             )
 
 
@@ -217,7 +219,7 @@ def _of_step(
     found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
-    found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]
+    found["notes"] += [f"{part.label}: {text}" for text in with_remedies(evaluation.missing)]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
     found["sizes"] = sizes_of(module, step, clock, loading)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:

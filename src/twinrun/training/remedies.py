@@ -16,18 +16,22 @@ OWN_TRAINER = (
 
 NO_LOGGER = "; say logging: true in the variants"
 
-WITHOUT_LOADERS = "; name what has one, the LightningDataModule, as `data` of the workload"
+WITHOUT_LOADERS = (
+    "; name what has one as `data` of the workload: a LightningDataModule, or a function that "
+    "returns one (`LightningDataModule.from_datasets(...)`)"
+)
 
 OF_MAPPINGS = (
     "; a mapping is a dict, unless its argument is annotated with another class "
     "(omegaconf.DictConfig, argparse.Namespace)"
 )
 
+WITH_NONE = "the loaders do with 0 workers too (`persistent_workers=n > 0`)"
 # A loader with persistent_workers or a prefetch_factor.
 WITHOUT_WORKERS = (
     "; a run gives a data module the variant's `data_workers`, 0 by default, as its number of "
-    "workers, and the rehearsal, a proof and a timing give it 0: leave the number to the data "
-    "module (`from_run: {data_workers: null}`)"
+    "workers, and the rehearsal, a proof and a timing give it 0: have "
+    f"{WITH_NONE}, or leave the number to the data module (`from_run: {{data_workers: null}}`)"
 )
 
 TARGET = "_target_"  # https://hydra.cc/docs/advanced/instantiate_objects/overview/
@@ -42,8 +46,8 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
         text: the first line of its message.
         given: the hyperparameters.
     """
-    if "num_workers > 0" in text:
-        return WITHOUT_WORKERS
+    if remedy := _remedy_of_workers(text):
+        return remedy
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return NO_LOGGER
@@ -66,6 +70,15 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
         line = frame.line or "" if frame else ""
         return next((f"; {remedy}" for word, remedy in REMEDIES.items() if word in line), "")
     return ""
+
+
+def with_remedies(missing: Mapping[str, str]) -> list[str]:
+    """Return what failed of test and prediction, each with the key by which it would not."""
+    return [f"{phase}: {why}{_remedy_of_workers(why)}" for phase, why in missing.items()]
+
+
+def _remedy_of_workers(text: str) -> str:
+    return WITHOUT_WORKERS if "num_workers > 0" in text else ""
 
 
 def _has_target(value: object) -> bool:
