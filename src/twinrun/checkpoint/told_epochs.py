@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import Stateful, parts_of, told_anew
+from twinrun.checkpoint.users_code import attributes_seen
 
 
 def told_epochs(trainer: pl.Trainer) -> dict[str, str]:
@@ -23,8 +24,8 @@ def told_epochs(trainer: pl.Trainer) -> dict[str, str]:
         f"{turn} {type(part).__name__}.{name}": content
         for turn, part in enumerate(parts_of(training_loaders(trainer)))
         if not isinstance(part, Stateful)
-        for name in sorted(told_anew(part) & vars(part).keys())
-        if not (content := look(vars(part)[name], ())).startswith(UNSEEN)
+        for name, value in attributes_seen(part).items()
+        if name in told_anew(part) and not (content := look(value, ())).startswith(UNSEEN)
     }
 
 
