@@ -39,7 +39,7 @@ def test_check_rehearses_anew_and_shows_what_was_seen(tmp_path, monkeypatch, cap
         asked.append((search_path, is_anew))
         label = settings.active_workloads()[0]
         names = ("parameters", "parameters_bytes", "optimizer_bytes", "batch_bytes")
-        sizes = dict.fromkeys(names, 4) | {"peak_memory_mb": 400}
+        sizes = dict.fromkeys(names, 4) | {"peak_memory_mb": 400, "loader_workers": 0}
         found = {"label": label, "sizes": sizes, "steps_per_epoch": 3, "logged": ["loss"]}
         return [{**found, "key": f"workloads.{label}", "notes": ["a note"]}]
 

@@ -128,7 +128,7 @@ class Other(Points):
 def test_other_data_are_noticed(tmp_path, monkeypatch):
     told = {"data": lambda size: Other(size=BATCHES * 16)}
     trained(tmp_path, monkeypatch, short_ones_first, kill=36, **told)
-    with pytest.raises(resumable.TwinrunError, match="the batches before the stop were other ones"):
+    with pytest.raises(resumable.TwinrunError, match="is another one in the loaders"):
         trained(tmp_path, monkeypatch, short_ones_first, **told)
 
 

@@ -25,7 +25,7 @@ from twinrun.checkpoint.of_process import content_without_process, without_proce
 from twinrun.checkpoint.reached import held_by_data_module, reached
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
-from twinrun.containers import entries, is_container, is_really, shown
+from twinrun.containers import entries, is_container, is_really, shown, size_of
 from twinrun.hidden_content import PLAIN, content_of_plain
 from twinrun.pandas_values import is_table
 from twinrun.pandas_values import parts_of as parts_of_table
@@ -155,8 +155,10 @@ def _alike(found: Found) -> str:
 def _is_flat(found: Length) -> bool:
     """Say whether entries are plain values, so that all of them are soon looked at."""
     held: Any = found.container
+    if found.entries > MOST_ENTRIES or not (is_really(held, dict) or type(held) in (list, tuple)):
+        return False
     first = next(iter(dict.values(held) if is_really(held, dict) else held), None)
-    return found.entries <= MOST_ENTRIES and isinstance(first, PLAIN)
+    return type(first) in PLAIN
 
 
 def _hash_of(text: str) -> str:
@@ -182,7 +184,9 @@ def _texts_alike(value: Any) -> Any:
 
 def _kind_of(value: Any) -> str:
     if is_really(value, list) or is_really(value, tuple):
-        return f"{type(value).__qualname__} {len(value)}"
+        return f"{type(value).__qualname__} {size_of(value)}"
     if isinstance(value, types.FunctionType):
         return f"{value.__qualname__} {value.__code__.co_firstlineno}"
-    return str(getattr(value, "__qualname__", type(value).__qualname__))
+    named = (type, types.BuiltinFunctionType, types.MethodType)
+    # Any other may refuse to be asked for a name.
+    return str(value.__qualname__ if issubclass(type(value), named) else type(value).__qualname__)

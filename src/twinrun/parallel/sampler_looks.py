@@ -35,8 +35,7 @@ def draws_at_once(batches: object) -> bool:
         return False
     order = batches.sampler
     is_random = type(order) is RandomSampler and order.generator is None
-    # By its module: what is trained is not imported here.
-    is_ours = type(order).__module__ == "twinrun.workloads.order"
+    is_ours = getattr(type(order), "is_drawn_at_once", False) is True
     return is_random or is_ours or type(order) in (SequentialSampler, range)
 
 

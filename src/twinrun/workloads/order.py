@@ -18,6 +18,8 @@ class EpochOrder(Sampler[int]):
     Lightning calls `set_epoch` of a sampler before each epoch.
     """
 
+    is_drawn_at_once = True  # nothing that happens in the epoch has a say in it
+
     def __init__(self, size: int, *, seed: int) -> None:
         """Start at epoch 0."""
         self._size, self._seed, self._epoch = size, seed, 0
