@@ -94,8 +94,12 @@ def written(tmp_path, monkeypatch):
     ("classes", "given"),
     [
         (["Net", "Persistent"], {"num_workers": 2}),
-        (["Net", "Prefetching"], {"data_workers": 2, "prefetch_factor": 2}),
-        (["Alone"], {"num_workers": 2}),
+        pytest.param(
+            ["Net", "Prefetching"],
+            {"data_workers": 2, "prefetch_factor": 2},
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(["Alone"], {"num_workers": 2}, marks=pytest.mark.exhaustive),
     ],
     ids=str,
 )
@@ -115,7 +119,9 @@ def test_loaders_that_do_without_are_given_the_variants(written):
     assert workload["from_run"] == {"data_workers": "num_workers"}
 
 
-@pytest.mark.parametrize("data", ["Tested", "Predicted"])
+@pytest.mark.parametrize(
+    "data", ["Tested", pytest.param("Predicted", marks=pytest.mark.exhaustive)]
+)
 def test_so_do_loaders_of_the_test_and_the_prediction(written, tmp_path, capfd, data):
     """Red before: 0 workers were kept, with which the test or the prediction is never made."""
     workload, text = written("Evaluated", data)
