@@ -87,6 +87,7 @@ def test_one_process_draws_what_its_sampler_gives(options, steps, samples):
     assert samples_drawn([loader, loader], steps) is None
 
 
+@pytest.mark.exhaustive
 def test_a_run_has_the_steps_and_samples_of_all_epoch_and_what_is_left_out(tmp_path):
     """Red before: its record had seconds alone, and no departure."""
     found = {}

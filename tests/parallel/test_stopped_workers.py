@@ -37,6 +37,9 @@ def asked(folder, **stop):
     return arguments(folder, workload, {**VARIANT, "threads": 1, "devices": 2, **stop})["run"]
 
 
+pytestmark = pytest.mark.exhaustive  # minutes; test_agreed_checkpoints ends workers, too
+
+
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Train whole, and with each stop; return what the study finds."""

@@ -174,6 +174,7 @@ def test_from_fault_to_fault_a_run_is_made_at_last(project, config):
     assert project.jobs(NEXT, config=config) == {}
 
 
+@pytest.mark.exhaustive  # minutes
 def test_corrupt_files_are_named_never_compared_and_made_again(copy, config):
     workflow, before = Workflow(copy, config), state(copy)
     run, comparison, other = (
