@@ -20,13 +20,14 @@ def told_epochs(trainer: pl.Trainer) -> dict[str, str]:
 
     A part that says itself where it is is told so otherwise.
     """
-    return {
-        f"{turn} {type(part).__name__}.{name}": content
-        for turn, part in enumerate(parts_of(training_loaders(trainer)))
-        if not isinstance(part, Stateful)
-        for name, value in attributes_seen(part).items()
-        if name in told_anew(part) and not (content := look(value, ())).startswith(UNSEEN)
-    }
+    found = {}
+    for turn, part in enumerate(parts_of(training_loaders(trainer))):
+        told = set() if isinstance(part, Stateful) else told_anew(part)
+        seen = attributes_seen(part) if told else {}
+        for name in sorted(told & seen.keys()):
+            if not (content := look(seen[name], ())).startswith(UNSEEN):
+                found[f"{turn} {type(part).__name__}.{name}"] = content
+    return found
 
 
 class ToldEpochs:
@@ -40,7 +41,8 @@ class ToldEpochs:
             state: of the checkpoint; in mid-epoch the hooks that begin one had been called by then.
         """
         self._trainer, self._before = trainer, told_epochs(trainer)
-        self._kept, self._is_begun = state["told_epochs"], "epoch" in state
+        # One of an older version has none.
+        self._kept, self._is_begun = state.get("told_epochs", {}), "epoch" in state
 
     def unlike(self) -> str | None:
         """Say what is another, once the epoch has begun."""
