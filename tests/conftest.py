@@ -1,5 +1,6 @@
 """What a test leaves behind fails it: switches, threads, environment variables, processes."""
 
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -62,6 +63,14 @@ def _switches():
         torch.backends.cudnn.deterministic,
         torch.get_float32_matmul_precision(),
     )
+
+
+@pytest.fixture(autouse=True)
+def _a_process_of_its_own():
+    """Hide from the garbage collector what earlier tests left, which no training's process has."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

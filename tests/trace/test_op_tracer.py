@@ -2,6 +2,7 @@
 
 import linecache
 import threading
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -180,8 +181,13 @@ def test_the_derivative_of_a_derivative_belongs_to_the_line_that_is_differentiat
     assert set(lines_of(rows, "aten::index_put")) == {line}
 
 
-def test_nodes_of_two_threads_that_have_one_number_have_no_line():
-    """Each thread counts its nodes for itself: a GPU's backward pass has a thread of its own."""
+def test_nodes_of_two_threads_that_have_one_number_have_no_line(monkeypatch):
+    """Each thread counts its nodes for itself: a GPU's backward pass has a thread of its own.
+
+    Red before where a thread was given the number of one that had ended.
+    """
+    one = SimpleNamespace(get_ident=lambda: 1, local=threading.local)
+    monkeypatch.setattr("twinrun.trace.op_tracer.threading", one)
     module, found = Forces(), {}
     tracer = OpTracer(module, lambda row, outputs: None)
 

@@ -78,7 +78,8 @@ class OpTracer(TorchDispatchMode):
         self._parameters = {id(p): name for name, p in module.named_parameters()}
         self._path: list[str] = []
         self._calls: Counter[tuple[str, ...]] = Counter()
-        self._callers: dict[int, tuple[str, str, int]] = {}
+        self._callers: dict[int, tuple[str, str, object]] = {}
+        self._threads = threading.local()
         self._memory = Memory()
         self._unwritten: set[int | None] = set()
         self._is_aside = False
@@ -181,7 +182,7 @@ class OpTracer(TorchDispatchMode):
         variables = [node, *(following for following, _ in node.next_functions)]
         owned = (self._parameters.get(id(getattr(v, "variable", None))) for v in variables)
         parameter = next(filter(None, owned), "")
-        module, source, _ = self._callers.get(node._sequence_nr(), ("", "", 0))
+        module, source, _ = self._callers.get(node._sequence_nr(), ("", "", None))
         # A hook of a gradient, or a backward pass of the user's own, has a line itself.
         source = users_line(inside_of=_BACKWARD) or source
         # A backward pass that can be differentiated itself makes nodes too.
@@ -193,10 +194,14 @@ class OpTracer(TorchDispatchMode):
         """Note whose node the last one is, by its number."""
         # Autograd numbers a node before the operation runs, so that the last number is its own.
         # A later operation without a node must not take this number.
-        number, thread = torch.autograd._get_sequence_nr() - 1, threading.get_ident()
+        number = torch.autograd._get_sequence_nr() - 1
+        # A thread's own number is given to another one behind its end; this goes with the thread.
+        if not hasattr(self._threads, "token"):
+            self._threads.token = object()
+        thread = self._threads.token
         *_, first = self._callers.setdefault(number, (module, source, thread))
         # Each thread counts for itself, such as that of a GPU: whose node it is nobody knows.
-        if first != thread:
+        if first is not thread:
             self._callers[number] = ("", "", first)
 
     def _read(
