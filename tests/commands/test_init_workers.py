@@ -120,7 +120,8 @@ def test_loaders_that_do_without_are_given_the_variants(written):
 
 
 @pytest.mark.parametrize(
-    "data", ["Tested", pytest.param("Predicted", marks=pytest.mark.exhaustive)]
+    "data",
+    [pytest.param(each, marks=pytest.mark.exhaustive) for each in ("Tested", "Predicted")],
 )
 def test_so_do_loaders_of_the_test_and_the_prediction(written, tmp_path, capfd, data):
     """Red before: 0 workers were kept, with which the test or the prediction is never made."""

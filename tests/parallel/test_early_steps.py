@@ -22,6 +22,7 @@ def trained(folder, devices):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_a_learning_rate_that_workers_find_is_that_of_whole_mini_batches(tmp_path):
     """Red before: Lightning refused what was logged within the finder's steps and after them."""
     one, two = (trained(tmp_path / str(devices), devices) for devices in (1, 2))

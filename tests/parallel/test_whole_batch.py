@@ -168,9 +168,8 @@ def test_what_is_drawn_outside_of_the_steps_is_what_one_worker_draws(tmp_path, d
     assert relative(*epochs) < 1e-12
 
 
-@pytest.mark.parametrize(
-    "module", ["Clamps", pytest.param("ClampsByHand", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("module", ["Clamps", "ClampsByHand"])
 def test_what_a_backward_pass_clamps_is_the_gradient_of_the_mini_batch(tmp_path, module):
     """Red before: that of a shard was clamped, M / m_j times as large, without a word."""
     options = {"module": f"small:{module}", "size": 71, "epochs": 2}
