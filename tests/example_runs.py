@@ -14,6 +14,7 @@ from example_trainings import VARIANT
 from stored import write_tensors
 
 from twinrun import artifacts, run_files, run_records
+from twinrun.trace.fingerprints import fingerprint
 
 STEPS_PER_EPOCH = 3
 GENERATORS = ("python", "numpy", "torch")
@@ -112,6 +113,7 @@ def write_run(
     predictions=None,
     epochs=None,
     has_loss=True,
+    began=None,
     changes=None,
 ):
     """Write a run; give the path of its run.json.
@@ -124,6 +126,7 @@ def write_run(
     predictions: tensors by name.
     epochs: columns of epochs.csv beside `epoch`.
     has_loss: whether the steps give a loss; what is None has the fingerprint 0.
+    began: tensors by name that do not begin as they end; the others then do.
     changes: values of the manifest by dotted key.
     """
     folder = Path(folder) / f"repeat{repeat}"
@@ -148,6 +151,10 @@ def write_run(
         **{key: np.zeros((num_steps, len(GENERATORS)), dtype=np.uint64) for key in OF_GENERATORS},
         "sample": np.ones((num_steps, 4)) if sample is None else np.array(sample, dtype=float),
     }
+    if began is not None:
+        for key, ends in (("initial", parameters), ("initial_buffers", buffers)):
+            found = [fingerprint(began.get(name, end)) for name, end in ends.items()]
+            arrays[key] = np.array(found, dtype=np.uint64)
     named = {**{key: list(GENERATORS) for key in OF_GENERATORS}, "buffers": list(buffers)}
     whole = {key: np.arange(num_steps, dtype=np.uint64) for key in OF_WHOLE_STEPS}
     if samples is None:

@@ -109,7 +109,7 @@ def test_two_runs_on_gpus_are_compared_at_every_step(tmp_path):
 
 @pytest.mark.parametrize("is_trained", [False, True])
 def test_a_training_on_a_gpu_that_changes_nothing_is_known(tmp_path, is_trained):
-    run = on_gpu(write_run(tmp_path))
+    run = on_gpu(write_run(tmp_path, began={}))
     tables = read_tables(run, run_files.read_run(run))
     # The first step by one hash, the others by another.
     same = np.array([7, *[9] * (STEPS - 1)], dtype=np.uint64)

@@ -19,7 +19,7 @@ ONE, OTHER = ({"agent.net.weight": print_, "scale": "0a"} for print_ in ("0b", "
 
 def untrained(folder, repeat, **options):
     """Write a run of which no step changes a parameter or a buffer."""
-    run = write_run(folder, repeat, **options)
+    run = write_run(folder, repeat, **{"began": {}, **options})
     table = pd.read_csv(run.with_name("steps.csv"), dtype=str)
     for name in ("before", "parameters", "buffers_before", "buffers"):
         table[name] = table["before"][0]
@@ -76,6 +76,17 @@ def test_a_pair_that_no_step_changes_is_not_run(tmp_path, buffers):
     begin = "nothing that was trained was compared: no step changes a parameter or a buffer; make"
     assert row["measured"].startswith(begin)
     assert row["measured"].endswith("is equal there (2 tensors: agent.net.weight, scale)")
+
+
+@pytest.mark.parametrize(
+    "began", [{"head.weight": torch.zeros(1)}, {"codes": torch.zeros(3)}], ids=list
+)
+def test_what_is_set_behind_the_last_step_was_trained(tmp_path, began):
+    """Red before: "nothing that was trained was compared", of a fit of what the steps gathered."""
+    options = {"buffers": {"codes": torch.ones(3)}, "began": began}
+    row = verdicts(tmp_path, *(untrained(tmp_path, of, **options) for of in (1, 2)))["repeats"]
+    assert row["answer"] == "equal"
+    assert ("no step changes a parameter" in row["measured"]) == ("codes" in began)
 
 
 def test_a_pair_without_a_tensor_is_not_run(tmp_path):

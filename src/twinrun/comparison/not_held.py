@@ -66,10 +66,8 @@ def why_nothing(runs: Sequence[Run]) -> str | None:
 
 
 def is_untrained(run: Run) -> bool:
-    """Say whether a run changed no parameter: at no traced step, nor in all where some were not."""
-    if not _is_still(run, "before", "parameters"):
-        return False
-    return bool(len(run.steps)) if _is_whole(run) else _ends_as_it_began(run)
+    """Say whether a run changed no parameter: at no traced step, nor behind it or between them."""
+    return _is_still(run, "before", "parameters") and _changed_nothing(run, "names", "initial")
 
 
 def _is_whole(run: Run) -> bool:
@@ -85,19 +83,35 @@ def _is_still(run: Run, before: str, after: str) -> bool:
     return all(bool((of == of[0, 0]).all()) for of in of_kinds)
 
 
-def _ends_as_it_began(run: Run) -> bool:
-    """Say whether every parameter is at the end what it was before the first step."""
-    names, kept = run.fingerprints["names"].tolist(), set(run.weights.names())
-    for name, began in zip(names, run.fingerprints["initial"].tolist(), strict=True):
+def _changed_nothing(run: Run, names: str, initial: str) -> bool:
+    """Say whether tensors are at the end what they were, where no traced step changes them.
+
+    A hook may set them behind the last step: a fit of all that the steps have gathered, say.
+    """
+    as_they_began = _end_as_they_began(run, names, initial)
+    return as_they_began is not False if _is_whole(run) and len(run.steps) else bool(as_they_began)
+
+
+def _end_as_they_began(run: Run, names: str, initial: str) -> bool | None:
+    """Say whether tensors are at the end what they were before the first step; None if unknown."""
+    began = run.fingerprints.get(initial, np.array([]))
+    first = kinds_of(run.fingerprints, "before", run.steps["step"].to_numpy()[:1])
+    if not len(began) or first.any():
+        return None
+    found, kept = [], set(run.weights.names())
+    for name, value in zip(run.fingerprints[names].tolist(), began.tolist(), strict=True):
         if name not in kept:  # held by an optimizer alone: nobody knows how it ended
-            return False
+            found.append(None)
+            continue
         end = xxhash.xxh3_64()  # as `trace.fingerprints`, of a tensor on the host
         for part in run.weights.parts(name):
             end.update(part.tobytes())
-        if end.intdigest() != began:
-            return False
-    return bool(names)
+        found.append(end.intdigest() == value)
+    unknown = None if None in found else True
+    return False if False in found else unknown
 
 
 def _has_still_buffers(run: Run) -> bool:
-    return _is_whole(run) and _is_still(run, "buffers_before", "buffers")
+    return _is_still(run, "buffers_before", "buffers") and _changed_nothing(
+        run, "buffer_names", "initial_buffers"
+    )
