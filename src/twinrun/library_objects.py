@@ -1,0 +1,76 @@
+"""What is looked at of the objects of torch, NumPy and Lightning that lie in an attribute.
+
+A sequence that draws collocation points, a distribution, a dataset: what they hold is a training's
+own. Others count as they go (a profiler, a writer of logs), and Lightning's know all of it.
+"""
+
+import inspect
+from collections.abc import Container
+
+import torch
+from torch.distributions.utils import lazy_property
+from torch.utils.data import DataLoader, Dataset
+
+_LIGHTNINGS = ("pytorch_lightning.", "lightning.", "lightning_fabric.")
+_COUNTING = ("torch.", "numpy.")
+LIBRARIES = (*_COUNTING, *_LIGHTNINGS, "builtins.", "collections.")
+# These hold what a user has given them, and change by nothing else than by what they are for.
+_WHOLE = ("torch.utils.data.", "torch.distributions.", "torch.quasirandom.")
+_OF_LOADERS = ("dataset", "sampler", "batch_sampler")
+
+
+def attributes_walked(value: object, found: dict[str, object]) -> dict[str, object]:
+    """Return those attributes that are looked at, of what is no network and no optimizer.
+
+    Args:
+        value: the object.
+        found: all that it has; of a loader its data and in which order they come are looked at.
+    """
+    kind = type(value)
+    module = f"{kind.__module__}."
+    if isinstance(value, DataLoader) and module.startswith(LIBRARIES):
+        return {name: found[name] for name in _OF_LOADERS}
+    if module.startswith(_LIGHTNINGS) and not isinstance(value, Dataset):
+        return {}
+    if not isinstance(value, torch.distributions.Distribution):
+        return found
+    # What it computes where it is first asked for follows from the one that it was given.
+    lazy = [name for name in found if _is_lazy(kind, name)]
+    return {name: item for name, item in found.items() if name not in lazy[1:]}
+
+
+def _is_lazy(kind: type, name: str) -> bool:
+    return isinstance(inspect.getattr_static(kind, name, None), lazy_property)
+
+
+def is_counting(kind: type, *, is_around: bool) -> bool:
+    """Say whether of an object tensors, arrays and generators alone are looked at.
+
+    Args:
+        kind: its class, of a library.
+        is_around: whether the object is so that holds this one.
+
+    >>> is_counting(torch.utils.data.TensorDataset, is_around=True)
+    False
+    >>> is_counting(torch.Generator, is_around=False), is_counting(DataLoader, is_around=False)
+    (True, False)
+    """
+    module = f"{kind.__module__}."
+    if module.startswith(_WHOLE):
+        return False
+    return is_around or module.startswith(_COUNTING)
+
+
+def as_view(tensor: object, held: Container[int]) -> object:
+    """Return which part of a held tensor another one shows, in words; else this itself.
+
+    A distribution of parameters shows them expanded: it changes as they do.
+    """
+    base = tensor._base if isinstance(tensor, torch.Tensor) else None
+    if base is None or id(base) not in held or _memory(tensor) != _memory(base):
+        return tensor
+    return f"a view {tuple(tensor.shape)} {tensor.stride()} {tensor.storage_offset()}"
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
