@@ -18,6 +18,7 @@ from torch.utils.data import IterableDataset
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.held_objects import HeldObjects
 from twinrun.checkpoint.looks import digest, look
+from twinrun.checkpoint.own_states import is_other
 from twinrun.checkpoint.reached import (
     CUT_SHORT,
     cut_short,
@@ -176,8 +177,8 @@ class DataLooks:
             known = self.arrays[key][1] if key in self.arrays else None
             # ASSUME that what a library's object has only later is what it computes once.
             is_new = known is None and key not in now._of_library and self._was_there(key, owner)
-            is_other = known is not None or key in self.numbers
-            if is_new or (is_other and known != content):
+            is_there = known is not None or key in self.numbers
+            if is_new or (is_there and known != content):
                 yield f"{key[1]} {why}"
             elif known is None and is_computed_once(owner, key[1]):  # a cache, from now on
                 self.arrays[key] = owner, content
@@ -185,7 +186,7 @@ class DataLooks:
             # As text, as a NaN is not itself.
             known = repr(self.numbers[key][1]) if key in self.numbers else None
             is_new = known is None and self._was_there(key, owner)
-            if is_new or known not in (None, repr(value)):
+            if (is_new or known is not None) and is_other(known, repr(value)):
                 yield f"{key[1]} {why}"
         for key, (_, keys) in now.orders.items():
             known = self.orders[key][1] if key in self.orders else {}
@@ -193,10 +194,10 @@ class DataLooks:
                 yield f"{key[1]} {why}"
         for key, (_, length) in now.lengths.items():
             if key in self.lengths:
-                is_other = self.lengths[key][1].is_other(length)
+                is_changed = self.lengths[key][1].is_other(length)
             else:  # it was a shorter one
-                is_other = id(length.container) in self.seen
-            if is_other:
+                is_changed = id(length.container) in self.seen
+            if is_changed:
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):
             yield f"{name} {why}"

@@ -67,10 +67,7 @@ class OwnState:
             pass
         self.is_nothing = state == {}
         """Whether it says that nothing is to be kept."""
-        bases = [base for base in type(owner).__mro__ if is_users(base.__module__)]
-        names = set(_named_by(bases))
-        # Of the code of a library nothing is read.
-        self._names = None if not bases or _ANY & names else names
+        self._names = names_of_state(owner)
 
     def says(self, name: str, seen: str) -> bool:
         """Say whether it holds a value of an attribute, as `values_seen` writes that."""
@@ -82,6 +79,14 @@ class OwnState:
 
     def _holds(self, name: str, seen: str) -> bool:
         return seen in self._held and (self._names is None or name in self._names)
+
+
+def names_of_state(owner: object) -> set[str] | None:
+    """Return what the code of an object's state names; None if that may be any attribute."""
+    bases = [base for base in type(owner).__mro__ if is_users(base.__module__)]
+    names = set(_named_by(bases))
+    # Of the code of a library nothing is read.
+    return None if not bases or _ANY & names else names
 
 
 def _named_by(bases: Sequence[type]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint.found import Found
-from twinrun.checkpoint.own_states import OwnState, seen_as
+from twinrun.checkpoint.own_states import OwnState, Said, seen_as
 from twinrun.checkpoint.unsaved_state import says_itself
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
@@ -50,6 +50,8 @@ class StepWalk(Walk):
                 is_value = isinstance(found.value, (*PLAIN, torch.Tensor, np.ndarray))
                 if not is_value or not state.says(name, seen_as(found.value)):
                     yield found
+                elif isinstance(found.value, PLAIN):  # as it may be like another one by chance
+                    yield found._replace(value=Said(repr(found.value)))
 
     def _helpers_in(
         self, owner: object, value: object, called: str, deeper: int
