@@ -61,15 +61,17 @@ def is_counting(kind: type, *, is_around: bool) -> bool:
     return is_around or module.startswith(_COUNTING)
 
 
-def as_view(tensor: object, held: Container[int]) -> object:
+def as_view(leaf: object, held: Container[int]) -> object:
     """Return which part of a held tensor another one shows, in words; else this itself.
 
     A distribution of parameters shows them expanded: it changes as they do.
     """
-    base = tensor._base if isinstance(tensor, torch.Tensor) else None
-    if base is None or id(base) not in held or _memory(tensor) != _memory(base):
-        return tensor
-    return f"a view {tuple(tensor.shape)} {tensor.stride()} {tensor.storage_offset()}"
+    base = leaf._base if isinstance(leaf, torch.Tensor) else None
+    if not isinstance(leaf, torch.Tensor) or base is None:
+        return leaf
+    if id(base) not in held or _memory(leaf) != _memory(base):
+        return leaf
+    return f"a view {tuple(leaf.shape)} {leaf.stride()} {leaf.storage_offset()}"
 
 
 def _memory(tensor: torch.Tensor) -> int:

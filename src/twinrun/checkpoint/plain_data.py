@@ -201,7 +201,7 @@ def _mapping(content: Any, device: torch.device) -> dict[object, object]:
         return collections.defaultdict(_MAKERS[made_by], items)
     if name == "dict":
         return dict(items)
-    made = _BY_NAME[name]()  # a Counter would count the pairs
+    made: Any = _BY_NAME[name]()  # a Counter would count the pairs
     made.update(dict(items))
     return made
 
