@@ -16,6 +16,7 @@ _COUNTING = ("torch.", "numpy.")
 LIBRARIES = (*_COUNTING, *_LIGHTNINGS, "builtins.", "collections.")
 # These hold what a user has given them, and change by nothing else than by what they are for.
 _WHOLE = ("torch.utils.data.", "torch.distributions.", "torch.quasirandom.")
+_OF_TRANSFORMS = ("_inv", "_cached_x_y")  # what they keep of the last call
 _OF_LOADERS = ("dataset", "sampler", "batch_sampler")
 
 
@@ -32,15 +33,18 @@ def attributes_walked(value: object, found: dict[str, object]) -> dict[str, obje
         return {name: found[name] for name in _OF_LOADERS}
     if module.startswith(_LIGHTNINGS) and not isinstance(value, Dataset):
         return {}
-    if not isinstance(value, torch.distributions.Distribution):
-        return found
-    # What it computes where it is first asked for follows from the one that it was given.
-    lazy = [name for name in found if _is_lazy(kind, name)]
-    return {name: item for name, item in found.items() if name not in lazy[1:]}
+    if isinstance(value, torch.distributions.Transform):
+        computed = list(_OF_TRANSFORMS)
+    else:
+        # What is computed where it is first asked for follows from the one that was given.
+        computed = [name for name in found if _is_lazy(kind, name)][1:]
+    return {name: item for name, item in found.items() if name not in computed}
 
 
 def _is_lazy(kind: type, name: str) -> bool:
-    return isinstance(inspect.getattr_static(kind, name, None), lazy_property)
+    # To ask takes a while, and there are thousands of objects that are no distributions.
+    is_distribution = issubclass(kind, torch.distributions.Distribution)
+    return is_distribution and isinstance(inspect.getattr_static(kind, name, None), lazy_property)
 
 
 def is_counting(kind: type, *, is_around: bool) -> bool:
