@@ -5,7 +5,7 @@ import torch
 
 from twinrun.checkpoint.data_in_place import content_of_array
 from twinrun.checkpoint.looks import digest, fingerprint_of_batch
-from twinrun.plain_tensors import bare
+from twinrun.plain_tensors import bare, flat_bytes
 from twinrun.trace.batch_lists import num_rows
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.trace.samples import fingerprint_samples
@@ -63,3 +63,14 @@ def test_what_stands_before_other_tensors_is_left_as_it_is():
     assert bare(jagged) is jagged
     parameter = torch.nn.Parameter(torch.ones(1))
     assert bare(parameter) is parameter
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_expanded_tensor_of_one_element_is_looked_at(dtype):
+    """Red before: torch calls it contiguous, and refuses to show its bytes."""
+    found, same = torch.ones((), dtype=dtype).expand(1), torch.ones(1, dtype=dtype)
+    assert found.stride() == (0,)
+    assert flat_bytes(found).tolist() == flat_bytes(same).tolist()
+    assert fingerprint(found) == fingerprint(same)
+    assert fingerprint_samples([found]).tolist() == fingerprint_samples([same]).tolist()
+    assert digest(found) == digest(found.clone())

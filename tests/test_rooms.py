@@ -41,6 +41,7 @@ ORDER = (
         "set_attributes",
         "copied_batches",
         "hidden_content",
+        "library_objects",
         "batches",
         "parameters",
         "returned_loss",

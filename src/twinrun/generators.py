@@ -1,12 +1,14 @@
 """Random number generators of the user's own, beside the global ones: reading and setting them."""
 
 import copy
+import pickle
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
+import xxhash
 from pytorch_lightning.utilities.seed import isolate_rng
 
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
@@ -24,6 +26,21 @@ def state_of(value: object) -> object | None:
         with suppress(NotImplementedError):  # random.SystemRandom asks the operating system
             return value.getstate()
     return None
+
+
+def state_in_a_word(value: object) -> str | None:
+    """Return a hash of a generator's state; None for one without a state."""
+    state = state_of(value)
+    if isinstance(state, torch.Tensor):
+        state = state.numpy().tobytes()
+    return None if state is None else xxhash.xxh3_64_hexdigest(pickle.dumps(state))
+
+
+def global_generators() -> set[int]:
+    """Return the identities of those of the process, of GPUs too once CUDA has begun."""
+    of_torch = [torch.default_generator, *torch.cuda.default_generators]
+    of_python = [random._inst, np.random.mtrand._rand]  # pyrefly: ignore[missing-attribute]
+    return {id(generator) for generator in (*of_torch, *of_python)}
 
 
 def set_state(value: object, state: object) -> None:

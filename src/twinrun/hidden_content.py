@@ -56,12 +56,17 @@ def saves_itself(value: object) -> TypeGuard[SavesItself]:
     return is_torchs and not issubclass(kind, torch.nn.Module | Optimizer)
 
 
-def content_of(value: object) -> str | None:
+def content_of(value: object, *, is_sought: bool = False) -> str | None:
     """Write down an object of a class of the standard library, or derived from one, as pickle does.
 
     A date, a pattern, an `itemgetter`, an array, a buffer in memory: each may be written to, or
     exchanged for another one. Nothing is returned of what is no such, of more than 64 MiB, or
     cannot be pickled, as a lock.
+
+    Args:
+        value: the object.
+        is_sought: whether the place in a buffer in memory is chosen before it is read: it does not
+            count then.
 
     >>> import operator
     >>> content_of(operator.itemgetter(0)) == content_of(operator.itemgetter(1))
@@ -78,7 +83,12 @@ def content_of(value: object) -> str | None:
     try:
         if sys.getsizeof(value) > MOST_BYTES:
             return None
-        seen = pickle.dumps(value.tobytes() if isinstance(value, memoryview) else value)
+        if isinstance(value, memoryview):
+            seen = pickle.dumps(value.tobytes())
+        elif is_sought and isinstance(value, _IN_MEMORY):
+            seen = pickle.dumps(value.getvalue())
+        else:
+            seen = pickle.dumps(value)
     except Exception:  # of whatever class
         return None
     return f"{type(value).__name__} {xxhash.xxh3_64_hexdigest(seen)}"

@@ -47,5 +47,12 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 def flat_bytes(tensor: torch.Tensor) -> np.ndarray:
     """Return a strided tensor's bytes in the order of its elements, flat uint8."""
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return plain.reshape(-1).view(torch.uint8).numpy()
+    return raw_bytes(tensor.detach().cpu().resolve_conj().resolve_neg()).numpy()
+
+
+def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a strided tensor's bytes where it lies, in the order of its elements, flat uint8."""
+    flat = tensor.contiguous().reshape(-1)
+    if flat.stride() != (1,):  # of one element that was expanded, which torch calls contiguous
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)

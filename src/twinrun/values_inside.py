@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from lightning_fabric.loggers.logger import Logger
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader
 
 from twinrun.batches import LEAVES, leaves
 from twinrun.containers import (
@@ -32,18 +31,15 @@ from twinrun.containers import (
     shown,
     size_of,
 )
+from twinrun.generators import GENERATORS, global_generators, state_in_a_word
 from twinrun.hidden_content import KINDS, content_of, saves_itself, shallow
+from twinrun.library_objects import LIBRARIES, as_view, attributes_walked, is_counting
 from twinrun.set_attributes import own_attributes, own_of_module, set_by_other_bases
 
-_LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
-_LIBRARIES += ("builtins.", "collections.", "numpy.")
 _DEEPEST, _DEEPEST_OF_USERS = 8, 32  # objects and containers inside each other
 IN_A_SET = " in order"  # a set, in a path: the number follows from what the object holds
 _LONG = 64  # a container whose entries are not walked one by one: most are plain
 MOST_OBJECTS = 50_000  # of a user's own in an attribute, and as many of libraries
-# Theirs that hold a user's data; of a loader its data and in which order they come.
-_OF_DATA = ("torch.utils.data.dataset", "torch.utils.data.sampler", "torch.utils.data.distributed")
-_OF_LOADERS = ("dataset", "sampler", "batch_sampler")
 # What a function does stands in its code.
 _CODE = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 _CODE += (types.MethodWrapperType,)
@@ -114,16 +110,6 @@ def values_of_optimizer(optimizer: Optimizer, held: Container[int]) -> Iterator[
     yield from _Walk(held, None, False).optimizer(optimizer, "", ())
 
 
-def _attributes_walked(value: object) -> dict[str, object]:
-    """Return what is looked at of an object that is no network and no optimizer."""
-    module = type(value).__module__
-    if isinstance(value, DataLoader) and f"{module}.".startswith(_LIBRARIES):
-        return {name: getattr(value, name) for name in _OF_LOADERS}
-    # An object that keeps the average of the weights, say; not what knows the whole training.
-    is_own = module in _OF_DATA or not f"{module}.".startswith(_LIBRARIES)
-    return attributes_of(value) if is_own else {}
-
-
 class _Walk:
     """One walk: an object that it comes to again is named, and not walked."""
 
@@ -136,6 +122,8 @@ class _Walk:
         self._cut: dict[int, object] = {}  # objects of a user's that lie too deep on some way
         self._times_cut = 0
         self._others = 0  # objects of libraries that the walk is inside of
+        # Of the object that the walk is in: whether it is a library's, and one that counts.
+        self._in_library = self._in_counting = False
         self._left = {True: MOST_OBJECTS, False: MOST_OBJECTS}  # to see, by whether of a user's
 
     def not_come_to(self) -> Iterator[tuple[str, object]]:
@@ -168,14 +156,19 @@ class _Walk:
         elif isinstance(value, types.ModuleType):
             yield from self._leaf(path, f"the module {value.__name__}")
         elif is_hidden_iterator(value) or saves_itself(value):
-            if not (self._only_users and self._others):
+            if not (self._in_counting or (self._only_users and self._others)):
                 yield path, value
+        elif isinstance(value, GENERATORS):
+            # Those of a user's own objects are found elsewhere.
+            if self._in_library and not self._only_users and id(value) not in global_generators():
+                yield path, f"a generator {state_in_a_word(value)}"
         elif isinstance(value, PurePath):
             yield from self._leaf(path, f"the path {value}")
         elif isinstance(value, contextvars.ContextVar):
             yield from self.values(value.get(None), path, (*above, id(value)))
         elif isinstance(value, weakref.ref):
-            yield from self.values(value(), path, (*above, id(value)))
+            if not self._in_counting:
+                yield from self.values(value(), path, (*above, id(value)))
         elif is_unordered(value):
             # In an order of what they hold: that of a set is chance.
             for index, item in enumerate(sorted(value, key=shallow)):
@@ -188,8 +181,8 @@ class _Walk:
             yield from self._object(value, path, above)
 
     def _leaf(self, path: str, leaf: object) -> Iterator[tuple[str, object]]:
-        is_tensor = isinstance(leaf, torch.Tensor | np.ndarray)
-        if is_tensor or not self._only_users or not (leaf is None or self._others):
+        is_left = self._in_counting or (self._only_users and (leaf is None or self._others))
+        if isinstance(leaf, torch.Tensor | np.ndarray) or not is_left:
             yield path, leaf
 
     def _leaves(
@@ -201,7 +194,8 @@ class _Walk:
             inner = f"{path} {where}" if where else path
             if not isinstance(leaf, _Object):
                 if id(leaf) not in self._held:
-                    yield from self._leaf(inner, leaf)
+                    seen = as_view(leaf, self._held) if self._in_library else leaf
+                    yield from self._leaf(inner, seen)
             elif leaf.value is not value:
                 yield from self.values(leaf.value, inner, inside)
 
@@ -210,7 +204,8 @@ class _Walk:
     ) -> Iterator[tuple[str, object]]:
         inside, is_deque = (*above, id(value)), isinstance(value, deque)
         if not (size := len(value) if is_deque else size_of(value)):
-            if not self._only_users:  # an emptied list is not one that was never there
+            # An emptied list is not one that was never there.
+            if not (self._only_users or self._in_counting):
                 yield path, f"empty {type(value).__name__}"
         elif is_deque or size > _LONG or len(above) >= _DEEPEST:
             yield from self._leaves(value, path, above)
@@ -221,7 +216,7 @@ class _Walk:
         for index, key in enumerate(dict.keys(value)) if is_really(value, dict) else ():
             if type(key) not in KINDS and not isinstance(key, torch.Tensor):
                 yield from self.values(key, f"{path}, key {index}", inside)
-        if not f"{type(value).__module__}.".startswith(_LIBRARIES):
+        if not f"{type(value).__module__}.".startswith(LIBRARIES):
             for name, item in attributes_of(value).items():
                 if not callable(item):
                     yield from self.values(item, f"{path}.{name}", inside)
@@ -231,7 +226,7 @@ class _Walk:
     ) -> Iterator[tuple[str, object]]:
         kind, depth, is_net = type(value), len(above), is_really(value, torch.nn.Module | Optimizer)
         is_users = self._is_users is not None and self._is_users(kind.__module__)
-        own = {} if is_net else _attributes_walked(value)
+        own = {} if is_net else attributes_walked(value, attributes_of(value))
         if depth > (_DEEPEST_OF_USERS if is_users else _DEEPEST):
             self._times_cut += 1
             if is_users and (own or is_net):
@@ -250,10 +245,14 @@ class _Walk:
         else:
             self._left[is_users] -= known is None
             seen = self._seen[id(value)] = _Seen(value, path, depth)
-            times_cut, others = self._times_cut, self._others
+            times_cut, before = self._times_cut, (self._others, self._in_library, self._in_counting)
             self._others = self._others_inside(value, is_users)
+            if not is_net:
+                self._in_library = not is_users
+                self._in_counting = not is_users and is_counting(kind, is_around=before[2])
             yield from self._inside(value, path, above, own)
-            self._others, seen.is_whole = others, self._times_cut == times_cut
+            self._others, self._in_library, self._in_counting = before
+            seen.is_whole = self._times_cut == times_cut
 
     def _inside(
         self, value: object, path: str, above: tuple[int, ...], own: dict[str, object]

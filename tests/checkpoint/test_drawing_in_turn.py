@@ -5,9 +5,10 @@ import random
 
 import pytest
 import torch
+from pytorch_lightning.utilities import CombinedLoader
 from resumed import assert_resumed, every, fit
 from small import Points, Small
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from twinrun import artifacts
 from twinrun.checkpoint import completed
@@ -51,6 +52,40 @@ def test_the_generator_that_both_draw_from_is_named(tmp_path):
     options = {"in_epoch": every(2), "max_epochs": 1}
     _, _, said = fit(tmp_path, MovedPoints, DropsOutByPython, **options)
     assert "that the steps draw from too (python)" in said[0]
+
+
+class Both(Points):
+    """Trains on two loaders, of which the shorter one is begun anew, with data workers."""
+
+    own = False
+
+    def one(self, size):
+        rows = TensorDataset(self.inputs[:size], self.targets[:size])
+        own = torch.Generator().manual_seed(size) if self.own else None
+        return DataLoader(rows, 16, shuffle=True, num_workers=1, generator=own)
+
+    def train_dataloader(self):
+        return CombinedLoader([self.one(70), self.one(32)], "max_size_cycle")
+
+
+class BothOfTheirOwn(Both):
+    own = True
+
+
+class DropsOutOfBoth(DropsOut):
+    def training_step(self, batch, batch_idx):
+        first, second = batch
+        return super().training_step(first, batch_idx) + self._step(second, "second")
+
+
+def test_loaders_with_workers_that_draw_orders_in_turn_are_told_a_cure(tmp_path):
+    """Red before: told to have data workers, which they have."""
+    options = {"in_epoch": every(3), "max_epochs": 1}
+    _, _, said = fit(tmp_path, Both, DropsOutOfBoth, **options)
+    assert "(by a `generator` of each loader they can)" in said[0]
+    assert_resumed(
+        tmp_path, [3], kills=[4], data=BothOfTheirOwn, module=DropsOutOfBoth, max_epochs=1
+    )
 
 
 class LeavesOut(Small):

@@ -104,3 +104,92 @@ def test_a_state_that_names_parameters_by_id_is_refused(tmp_path, told):
     assert len(said) == 1
     assert "the state_dict of ById names parameters by their id" in said[0]
     assert not list(tmp_path.glob("*.ckpt"))
+
+
+class Counts(torch.optim.SGD):
+    """Lowers its rate behind a step, by a count that its own state_dict leaves out."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.05, momentum=0.9)
+        self.count, self.tag = 0, 3
+
+    def state_dict(self):
+        return {**super().state_dict(), "tag": self.tag}
+
+    def load_state_dict(self, state):
+        state = dict(state)
+        self.tag = state.pop("tag")
+        super().load_state_dict(state)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.count += 1
+        for group in self.param_groups:
+            group["lr"] = 0.05 if self.count < 4 else 0.01
+        return super().step(closure)
+
+
+class CountsAndSaysSo(Counts):
+    def state_dict(self):
+        return {**super().state_dict(), "count": self.count}
+
+    def load_state_dict(self, state):
+        state = dict(state)
+        self.count = state.pop("count")
+        super().load_state_dict(state)
+
+
+class SaysAllByName(Counts):
+    NAMES = ("count", "tag")
+
+    def state_dict(self):
+        own = {name: getattr(self, name) for name in self.NAMES}
+        return {**torch.optim.SGD.state_dict(self), **own}
+
+    def load_state_dict(self, state):
+        state = dict(state)
+        for name in self.NAMES:
+            setattr(self, name, state.pop(name))
+        torch.optim.SGD.load_state_dict(self, state)
+
+
+class Inner(torch.optim.Optimizer):
+    """Counts beside the state of an optimizer that it wraps, and says that state alone."""
+
+    def __init__(self, parameters):
+        self.optimizer, self.count = torch.optim.Adam(parameters, lr=0.05), 0
+        super().__init__(self.optimizer.param_groups[0]["params"], self.optimizer.defaults)
+        self.param_groups = self.optimizer.param_groups
+        for fast in self.param_groups[0]["params"]:
+            self.state[fast]["slow"] = fast.detach().clone()
+
+    def state_dict(self):
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state):
+        self.optimizer.load_state_dict(state)
+        self.param_groups = self.optimizer.param_groups
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = self.optimizer.step(closure)
+        self.count += 1
+        if self.count % SYNCED == 0:
+            for fast in self.param_groups[0]["params"]:
+                fast.copy_(self.state[fast]["slow"].lerp_(fast, 0.5))
+        return loss
+
+
+@pytest.mark.parametrize("optimizer", [Counts, Inner])
+@pytest.mark.parametrize("told", [{"in_epoch": every(2)}, {"minutes": 0}], ids=["mid", "start"])
+def test_a_count_that_a_state_dict_of_its_own_leaves_out_is_refused(tmp_path, optimizer, told):
+    """Red before: each checkpoint was written in vain, as each resumed attempt was broken off."""
+    _, _, said = fit(tmp_path, module=by(optimizer), **told)
+    name = f"{optimizer.__name__}.count changes while the training runs, and is no part of its"
+    assert any(name in sentence for sentence in said), said
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+@pytest.mark.parametrize("optimizer", [CountsAndSaysSo, SaysAllByName])
+def test_a_count_that_a_state_dict_of_its_own_has_is_resumed(tmp_path, optimizer):
+    assert_resumed(tmp_path, [2, 6], kills=[3, 7], module=by(optimizer))

@@ -94,6 +94,25 @@ class Skips(Points):
         self.consumed = state["consumed"]
 
 
+class SkipsByName(Skips):
+    def load_state_dict(self, state):
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+class SkipsByDictionary(Skips):
+    def load_state_dict(self, state):
+        vars(self).update(state)
+
+
+class SkipsByMethod(Skips):
+    def load_state_dict(self, state):
+        self.skip(state["consumed"])
+
+    def skip(self, count):
+        self.consumed = count
+
+
 class SortedPoints(Points):
     """Takes as many of its samples as it says, beginning with the least."""
 
@@ -307,7 +326,9 @@ def test_they_are_so_in_mid_epoch(tmp_path, data, module):
 
 
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (8, 7)])
-@pytest.mark.parametrize("data", [Skips, SkipsByHelper])
+@pytest.mark.parametrize(
+    "data", [Skips, SkipsByHelper, SkipsByName, SkipsByDictionary, SkipsByMethod]
+)
 def test_a_data_module_is_told_what_it_was_told(tmp_path, data, kill, at):
     """Red before: it began behind what had been trained, and that was replayed beside."""
     assert_resumed(tmp_path, [at], kills=[kill], data=data, module=Small)

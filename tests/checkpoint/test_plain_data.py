@@ -1,15 +1,18 @@
 """What a checkpoint holds as data alone comes back as it was."""
 
+import argparse
 import collections
 import datetime
 import doctest
 import enum
 import pathlib
 import sys
+import types
 
 import numpy as np
 import pytest
 import torch
+from lightning_fabric.utilities.data import AttributeDict
 from resumed import assert_resumed, fit
 from small import Points, Small
 
@@ -52,6 +55,9 @@ VALUES = [
     [complex(-0.0, float("inf")), {1j: b""}],
     bytearray(range(256)),
     (bytes(range(256)), bytearray()),
+    argparse.Namespace(rate=0.5, sizes=[torch.Size([2])]),
+    types.SimpleNamespace(phase=Phase.A),
+    AttributeDict(rate=0.5, of=AttributeDict({"a": (1,)})),
 ]
 
 
@@ -201,6 +207,40 @@ class Caches(Small):
 def test_caches_and_arrays_are_resumed(tmp_path):
     """Red before: no checkpoint was written, "and no checkpoint holds it"."""
     assert_resumed(tmp_path, [3, 6], kills=[4, 7], module=Caches)
+
+
+class Anneals(Small):
+    """Lowers options as they are given: of the command line, and hyperparameters."""
+
+    def __init__(self, scale=1.0):
+        super().__init__()
+        self.save_hyperparameters()
+        self.options = argparse.Namespace(scale=1.0, names=["a"])
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * self.hparams.scale * self.options.scale
+
+    def on_train_batch_end(self, *_):
+        self.hparams.scale *= 0.97
+        self.options.scale *= 0.9
+
+
+def test_options_are_resumed(tmp_path):
+    """Red before: refused, though numbers in a dictionary are kept."""
+    assert_resumed(tmp_path, [3, 6], kills=[4, 7], module=Anneals)
+
+
+class SharesOptions(Anneals):
+    """Has its options in a layer, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden.options = self.options
+
+
+def test_options_that_two_hold_are_refused(tmp_path):
+    _, _, said = fit(tmp_path, Points, SharesOptions, minutes=0)
+    assert "options changes, and is shared with another attribute" in said[0]
 
 
 class HasTwoNames(Small):

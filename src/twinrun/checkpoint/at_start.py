@@ -16,6 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.own_states import SAID
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     looked_at,
@@ -25,7 +26,6 @@ from twinrun.checkpoint.plain_attributes import (
 )
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_optimizers import (
-    SAVED,
     TEXT,
     states_of_optimizers,
     values_of_optimizers,
@@ -92,7 +92,7 @@ def put_back_start(
     later = {f"{_MODULE}{path} {name}" for path, values in changed.items() for name in values}
     names, own = names_in(trainer), _of_optimizers(trainer)
     for key, state in saved["looks"].items():
-        others = {state, found.get(key, "")} - {SAVED}
+        others = {each for each in (state, found.get(key, "")) if not each.startswith(SAID)}
         if len(others) < 2 or key in later or key in names:
             continue
         is_kept = key in saved["values"]

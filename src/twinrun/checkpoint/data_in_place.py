@@ -6,7 +6,6 @@ is looked at, evenly spaced, and how often torch has written to them.
 """
 
 import itertools
-import pickle
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -19,10 +18,10 @@ from torch.utils.data import IterableDataset
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.held_objects import HeldObjects
 from twinrun.checkpoint.looks import digest, look
+from twinrun.checkpoint.own_states import is_other
 from twinrun.checkpoint.reached import (
     CUT_SHORT,
     cut_short,
-    global_generators,
     held_by_data_module,
     held_by_steps,
     reached,
@@ -30,8 +29,9 @@ from twinrun.checkpoint.reached import (
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
+from twinrun.checkpoint.users_code import is_computed_once
 from twinrun.containers import is_hidden_iterator, is_really
-from twinrun.generators import GENERATORS, state_of
+from twinrun.generators import GENERATORS, global_generators, state_in_a_word
 from twinrun.hidden_content import ESCAPED, PLAIN, content_of_plain
 from twinrun.pandas_values import is_table
 from twinrun.pandas_values import parts_of as parts_of_table
@@ -123,9 +123,9 @@ class DataLooks:
             self.held.add(found)
             self._add(found, known)
             if isinstance(found.value, GENERATORS) and id(found.value) not in known:
-                if (state := state_of(found.value)) is None:
+                if (state := state_in_a_word(found.value)) is None:
                     self.unseen.append(f"{found.name} is a generator without a state")
-                self.numbers[id(found.owner), found.name] = found.owner, _in_a_word(state)
+                self.numbers[id(found.owner), found.name] = found.owner, state
             elif isinstance(found.value, itertools.count):  # says where it is
                 self.numbers[id(found.owner), found.name] = found.owner, repr(found.value)
             elif is_hidden_iterator(found.value):
@@ -152,9 +152,10 @@ class DataLooks:
         elif isinstance(value, Order):
             self.orders[id(owner), name] = owner, value.keys
 
-    def _was_there(self, key: tuple[int, str]) -> bool:
+    def _was_there(self, key: tuple[int, str], owner: object) -> bool:
         """Say whether an object was: what it has only later it was given under way."""
-        return key[0] in self.seen or key in self.held.held
+        is_there = key[0] in self.seen or key in self.held.held
+        return is_there and not is_computed_once(owner, key[1])
 
     def written_to(self, now: "DataLooks") -> Iterator[str]:
         """Name what was there and is another value now; what was None is what is made late."""
@@ -171,19 +172,21 @@ class DataLooks:
         """Name what has been written to since, or exchanged, and what may have been."""
         yield from now.unseen
         why = "changes while the training runs, and no checkpoint holds it"
-        for key, (_, content) in now.arrays.items():
+        for key, (owner, content) in now.arrays.items():
             # In the place of a plain value it was put there under way.
             known = self.arrays[key][1] if key in self.arrays else None
             # ASSUME that what a library's object has only later is what it computes once.
-            is_new = known is None and key not in now._of_library and self._was_there(key)
-            is_other = known is not None or key in self.numbers
-            if is_new or (is_other and known != content):
+            is_new = known is None and key not in now._of_library and self._was_there(key, owner)
+            is_there = known is not None or key in self.numbers
+            if is_new or (is_there and known != content):
                 yield f"{key[1]} {why}"
-        for key, (_, value) in now.numbers.items():
+            elif known is None and is_computed_once(owner, key[1]):  # a cache, from now on
+                self.arrays[key] = owner, content
+        for key, (owner, value) in now.numbers.items():
             # As text, as a NaN is not itself.
             known = repr(self.numbers[key][1]) if key in self.numbers else None
-            is_new = known is None and self._was_there(key)
-            if is_new or known not in (None, repr(value)):
+            is_new = known is None and self._was_there(key, owner)
+            if (is_new or known is not None) and is_other(known, repr(value)):
                 yield f"{key[1]} {why}"
         for key, (_, keys) in now.orders.items():
             known = self.orders[key][1] if key in self.orders else {}
@@ -191,19 +194,13 @@ class DataLooks:
                 yield f"{key[1]} {why}"
         for key, (_, length) in now.lengths.items():
             if key in self.lengths:
-                is_other = self.lengths[key][1].is_other(length)
+                is_changed = self.lengths[key][1].is_other(length)
             else:  # it was a shorter one
-                is_other = id(length.container) in self.seen
-            if is_other:
+                is_changed = id(length.container) in self.seen
+            if is_changed:
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):
             yield f"{name} {why}"
-
-
-def _in_a_word(state: object) -> str:
-    if isinstance(state, torch.Tensor):
-        return xxhash.xxh3_64_hexdigest(state.numpy().data)
-    return xxhash.xxh3_64_hexdigest(pickle.dumps(state))
 
 
 def _content_on_gpu(value: torch.Tensor, version: str) -> str:

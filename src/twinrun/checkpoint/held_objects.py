@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from twinrun.checkpoint.found import Found, Holder
 from twinrun.checkpoint.same_code import code_of
+from twinrun.checkpoint.users_code import is_computed_once
 
 Key: TypeAlias = tuple[int, str]
 """The identity of what holds something, and what this is called."""
@@ -51,10 +52,10 @@ class HeldObjects:
             now: a later look.
             seen: the identities of all that this one came to.
         """
-        for key, (_, value) in now.held.items():
+        for key, (owner, value) in now.held.items():
             if key in self.held:
                 is_other = not self._is_like(self.held[key][1], now, value, set())
-            elif key in now._late:
+            elif key in now._late or is_computed_once(owner, key[1]):
                 is_other = False
             elif key[1] in self._contents.get(key[0], ()):
                 is_other = True  # a plain value before

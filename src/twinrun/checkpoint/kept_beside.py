@@ -15,12 +15,16 @@ from twinrun.checkpoint.plain_attributes import (
     states_of_attributes,
 )
 from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import moved, possible_positions
 from twinrun.checkpoint.structure import Structure
 from twinrun.checkpoint.switches import changed_switches, switches
 from twinrun.checkpoint.trainer_settings import changed_settings, settings_of
 from twinrun.checkpoint.unsaved_optimizers import changed_optimizers, states_of_optimizers
 from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
+
+# Of a loader that is its own iterator.
+_CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
 
 
 class KeptBeside:
@@ -59,7 +63,7 @@ class KeptBeside:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""
         now = KeptBeside(trainer)
         attributes, refused = changed_attributes(trainer, self.attributes, now.attributes)
-        return attributes, [
+        found = [
             *changed_callbacks(self.callbacks, now.callbacks),
             *changed_optimizers(self.optimizers, now.optimizers),
             *moved(self.positions, now.positions),
@@ -70,4 +74,12 @@ class KeptBeside:
             *self.exchanged.changed(now.exchanged),
             *self.data.changed(now.data),
             *changed_settings(self.settings, now.settings),
+        ]
+        # What is computed under way is a cache, and has to stay what it is from then on.
+        computed = {key for key in now.attributes if key.startswith("once ")}
+        self.attributes = {key: now.attributes[key] for key in computed} | self.attributes
+        loaders = training_loaders(trainer)
+        kinds = {type(each).__name__ for each in loaders if hasattr(type(each), "__next__")}
+        return attributes, [
+            f"{why}{_CURE}" if why.partition(".")[0] in kinds else why for why in found
         ]

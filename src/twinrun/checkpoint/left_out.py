@@ -11,6 +11,8 @@ import pytorch_lightning as pl
 import torch
 from torch.optim.swa_utils import AveragedModel
 
+from twinrun.plain_tensors import raw_bytes
+
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 
@@ -44,8 +46,7 @@ def _is_same(saved: object, tensor: torch.Tensor) -> bool:
     tensor = tensor.to(saved.device)  # a state that was made by hand may lie elsewhere
     if tensor.layout is not torch.strided:
         return torch.equal(saved, tensor)
-    left, right = (each.contiguous().reshape(-1).view(torch.uint8) for each in (saved, tensor))
-    return torch.equal(left, right)
+    return torch.equal(raw_bytes(saved), raw_bytes(tensor))
 
 
 def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

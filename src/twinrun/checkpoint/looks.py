@@ -22,12 +22,13 @@ from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import (
     attributes_of,
     entries,
+    holds_for_users,
     is_container,
     is_hidden_iterator,
     is_really,
 )
 from twinrun.hidden_content import content_of, saves_itself
-from twinrun.plain_tensors import bare, plain_tensors
+from twinrun.plain_tensors import bare, flat_bytes, plain_tensors
 from twinrun.values_inside import Unlooked, values_in
 
 UNSEEN = "cannot be looked at"
@@ -48,8 +49,7 @@ def digest(value: object) -> str:
         order = value.stride() if is_strided else ""
         kind = f"{value.dtype} {value.layout} {shape} {order} {value.requires_grad}"
         for part in [] if value.is_meta else plain_tensors(value.detach().cpu()):
-            flat = part.resolve_conj().resolve_neg().contiguous().reshape(-1)
-            content.update(flat.view(torch.uint8).numpy().data)
+            content.update(flat_bytes(part).data)
     elif isinstance(value, np.ndarray):
         kind = f"{kind} {value.dtype.str} {value.shape}"
         content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
@@ -232,6 +232,8 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         yield "container", id(value)
         inside = list(value)
     elif not callable(value) and not type(value).__module__.startswith(libraries):
+        if holds_for_users(value):
+            yield "container", id(value)
         with suppress(Exception):  # such an attribute is unseen already
             inside = list(attributes_of(value).values())
     if inside and id(value) not in seen:

@@ -70,13 +70,14 @@ def made_loaders(trainer: pl.Trainer, before: Mapping[int, object]) -> Made:
     for each in (*found, *reached(trainer, loaders, seen=seen)):
         held = _held(each)
         is_new = id(each.owner) not in before and id(held) not in before
-        content, is_whole = _content(each, own)
+        text = str(each.value.sample.plain) if isinstance(each.value, Length) else ""
+        content, is_whole = _content(each, own, text)
         # What says itself where it is is told so later; if it is kept, it may be elsewhere by now.
         if content is not None and ((before and is_new) or not told.says(each)):
             name = without_process(each.name)  # a key may be a path
             turn = counts[name] = counts.get(name, 0) + 1
             kind = type(each.value).__name__ if held is not None else ""
-            made[f"{name} {kind} {turn}"] = content, _alike(each), is_whole, is_new
+            made[f"{name} {kind} {turn}"] = content, _alike(each, text), is_whole, is_new
     return made
 
 
@@ -113,15 +114,21 @@ def _held(found: Found) -> object:
     return value.value if isinstance(value, Holder) else None
 
 
-def _content(found: Found, own: Mapping[int, str]) -> tuple[str | None, bool]:
-    """Write down what was found, and say whether a cache may not come into its place."""
+def _content(found: Found, own: Mapping[int, str], sample: str) -> tuple[str | None, bool]:
+    """Write down what was found, and say whether a cache may not come into its place.
+
+    Args:
+        found: it.
+        own: names of what a checkpoint holds, by identity.
+        sample: the text of its entries, if it is a long container.
+    """
     value = found.value
     if isinstance(value, Holder):
         return _kind_of(value.value), False
     if isinstance(value, Length):
         is_whole = not is_really(value.container, dict) and all(value.sample.plain)
         whole = content_of_plain(value.container) if _is_flat(value) else None
-        return f"{value.entries} {whole or _hash_of(str(value.sample.plain))}", is_whole
+        return f"{value.entries} {whole or _hash_of(sample)}", is_whole
     if isinstance(value, Order):
         return repr([shown(key, turn) for turn, key in enumerate(value.keys)]), False
     if is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value):
@@ -131,11 +138,10 @@ def _content(found: Found, own: Mapping[int, str]) -> tuple[str | None, bool]:
     return None, False
 
 
-def _alike(found: Found) -> str:
+def _alike(found: Found, sample: str) -> str:
     """Write down what was found without what belongs to the process; nothing if nothing does."""
     value = found.value
     if isinstance(value, Length):
-        sample = str(value.sample.plain)
         if (alike := without_process(sample)) == sample:
             return ""
         whole = content_of_plain(_texts_alike(value.container)) if _is_flat(value) else None

@@ -5,8 +5,6 @@ Random numbers that split the data, what a data module was told, and with
 """
 
 import copy
-import dis
-import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypedDict
@@ -18,6 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from twinrun.checkpoint.followed_names import names_behind
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.made_loaders import Made, held_before, made_loaders, unlike
+from twinrun.checkpoint.own_states import names_of_state
 from twinrun.checkpoint.plain_attributes import (
     keys_changed,
     restore_attributes,
@@ -136,8 +135,8 @@ def _put_back(trainer: pl.Trainer, state: Mapping[str, Any]) -> None:
 
 
 def _set_by_state(data: pl.LightningDataModule) -> set[str]:
-    code = inspect.unwrap(type(data).load_state_dict).__code__
-    return {str(step.argval) for step in dis.get_instructions(code) if step.opname == "STORE_ATTR"}
+    names = names_of_state(data)
+    return set(vars(data)) if names is None else names
 
 
 def _named_by_loaders(trainer: pl.Trainer) -> set[str]:

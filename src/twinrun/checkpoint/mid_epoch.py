@@ -47,10 +47,13 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
         )
     drawn = sorted(both.difference(told))
     if is_replayed and drawn:
+        # With workers it is an order, of a loader that is begun anew under way.
+        has_workers = all(getattr(loader, "num_workers", 0) for loader in loaders)
+        cure = "by a `generator` of each loader" if has_workers else "with data workers"
         yield (
             f"samples are drawn in this process, by the random number generators that the steps "
-            f"draw from too ({', '.join(drawn)}), so that they cannot be read again (with data "
-            f"workers they can)"
+            f"draw from too ({', '.join(drawn)}), so that they cannot be read again ({cure} they "
+            f"can)"
         )
     if module._param_requires_grad_state:
         yield f"{kind} leaves an optimizer toggled between two batches"

@@ -65,15 +65,13 @@ class OwnState:
             self._held = frozenset(seen for _, seen in values_seen(state, ""))
         except Exception:  # noqa: S110  of whatever class
             pass
-        self._is_nothing = state == {}  # which says that nothing is to be kept
-        bases = [base for base in type(owner).__mro__ if is_users(base.__module__)]
-        names = set(_named_by(bases))
-        # Of the code of a library nothing is read.
-        self._names = None if not bases or _ANY & names else names
+        self.is_nothing = state == {}
+        """Whether it says that nothing is to be kept."""
+        self._names = names_of_state(owner)
 
     def says(self, name: str, seen: str) -> bool:
         """Say whether it holds a value of an attribute, as `values_seen` writes that."""
-        return self._is_nothing or self._holds(name, seen)
+        return self.is_nothing or self._holds(name, seen)
 
     def holds_all(self, name: str, value: object) -> bool:
         """Say whether it holds all values of an attribute."""
@@ -81,6 +79,14 @@ class OwnState:
 
     def _holds(self, name: str, seen: str) -> bool:
         return seen in self._held and (self._names is None or name in self._names)
+
+
+def names_of_state(owner: object) -> set[str] | None:
+    """Return what the code of an object's state names; None if that may be any attribute."""
+    bases = [base for base in type(owner).__mro__ if is_users(base.__module__)]
+    names = set(_named_by(bases))
+    # Of the code of a library nothing is read.
+    return None if not bases or _ANY & names else names
 
 
 def _named_by(bases: Sequence[type]) -> Iterator[str]:
@@ -107,8 +113,13 @@ def values_seen(
 ) -> Iterator[tuple[str, str]]:
     """Write down what lies in an attribute, by its path; see `values_in`."""
     for where, leaf in values_in(value, path, held, is_users=is_users, only_users=only_users):
-        if not (seen := look_at_leaf(_plain(leaf))).startswith(UNSEEN):
+        if not (seen := seen_as(leaf)).startswith(UNSEEN):
             yield where, seen
+
+
+def seen_as(leaf: object) -> str:
+    """Write down what lies in an attribute as a state would have it."""
+    return look_at_leaf(_plain(leaf))
 
 
 def _plain(leaf: object) -> object:

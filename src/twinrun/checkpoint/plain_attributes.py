@@ -22,6 +22,7 @@ from torchmetrics import Metric
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.own_states import OwnState, Said, is_other
 from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
+from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.stream_position import (
     Stateful,
     is_stream,
@@ -30,7 +31,7 @@ from twinrun.checkpoint.stream_position import (
     told_anew,
 )
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
-from twinrun.checkpoint.users_code import is_users
+from twinrun.checkpoint.users_code import is_computed_once, is_users
 from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS
@@ -53,7 +54,7 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
     loops = (trainer.fit_loop, trainer.fit_loop.epoch_loop.val_loop)
     held |= {id(loop._combined_loader) for loop in loops}
     held |= {id(config.scheduler) for config in trainer.lr_scheduler_configs}
-    held |= {id(optimizer) for optimizer in trainer.optimizers}
+    held |= {id(each) for each in (*trainer.optimizers, *generators_of(loaders_of(trainer)))}
     found = {}
     for path, part in module.named_modules():
         for name, value in looked_at(part).items():
@@ -109,7 +110,7 @@ def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[st
         if is_other(before.get(key), after.get(key))
         and (key.startswith("module ") or all(key.rpartition(".")[0] in each for each in owners))
         # In an epoch it has what else it reads by, a new order, say, which follows from its state.
-        and not (key.startswith("told ") and not (key in before and key in after))
+        and not (key.startswith(("told ", "once ")) and not (key in before and key in after))
     ]
 
 
@@ -286,12 +287,13 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
         prefix = f"{'told' if index and is_telling else 'data'} {index} {type(owner).__name__}."
         yield prefix, None
         for name, value in getattr(owner, "__dict__", {}).items():
+            key = f"{'once' if is_computed_once(owner, name) else prefix[:4]}{prefix[4:]}{name}"
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT
             few = [item for _, item in entries(value)] if is_list and is_short else [value]
             is_short = is_short and all(isinstance(v, (*PLAIN, *NUMBERS)) for v in few)
             if is_short and name not in {*_OF_DATA, *told}:
                 is_said = state is not None and state.holds_all(name, value)
-                yield f"{prefix}{name}", Said(repr(value)) if is_said else value
+                yield key, Said(repr(value)) if is_said else value
             elif _is_handle(value):  # of a file that is opened where it is first read
-                yield f"{prefix}{name}", None
+                yield key, None

@@ -1,11 +1,12 @@
 """Plain data, as a checkpoint that is read as data alone can hold it.
 
 Numbers, texts, bytes, strided tensors, arrays of numbers, moments and spans of time, paths, members
-of enumerations, torch's sizes, types and devices, and Python's own containers of such, mappings by
-any such key. What torch does not read as data is held as a mapping of one key that says what it
-stands for.
+of enumerations, torch's sizes, types and devices, and Python's own containers and namespaces of
+such, mappings by any such key, also as Lightning keeps hyperparameters. What torch does not read as
+data is held as a mapping of one key that says what it stands for.
 """
 
+import argparse
 import collections
 import datetime
 import enum
@@ -14,12 +15,14 @@ import pickle
 import random
 import re
 import sys
+import types
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
+from lightning_fabric.utilities.data import AttributeDict
 
 from twinrun.errors import TwinrunError
 
@@ -27,7 +30,9 @@ PLAIN = (bool, int, float, str, type(None))
 _DEVICES = ("cpu", "cuda", "mps")  # ASSUME that a training has one GPU
 _OTHERS = (complex, bytes, bytearray, datetime.timedelta, type(pathlib.Path()))
 _MAKERS = (None, list, dict, set, int, float, str, bool)  # of the values of a defaultdict
-_MAPPINGS = (collections.OrderedDict, collections.Counter, collections.defaultdict)
+_MAPPINGS = (collections.OrderedDict, collections.Counter, collections.defaultdict, AttributeDict)
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_BY_NAME = {kind.__name__: kind for kind in (*_MAPPINGS, *_NAMESPACES)}
 _TRIES = 64  # orders in which a set is made anew
 ON_GPU, MOMENT, SPAN = "twinrun: a tensor on the GPU", "twinrun: a moment", "twinrun: a span"
 PATH, MAPPING, QUEUE, SET, NUMBER = (
@@ -35,6 +40,7 @@ PATH, MAPPING, QUEUE, SET, NUMBER = (
 )
 SIZE, OF_TORCH, MEMBER = "twinrun: a size", "twinrun: torch's name", "twinrun: a member"
 ARRAY, COMPLEX, BYTES = "twinrun: an array", "twinrun: a complex number", "twinrun: bytes"
+NAMESPACE = "twinrun: a namespace"
 TRAINED = "twinrun: a tensor that requires a gradient"
 _NUMBERS = "biufc"  # their kinds, in NumPy
 
@@ -62,6 +68,8 @@ def is_plain(value: object) -> bool:
     if isinstance(value, set | frozenset):
         is_own = kind in (set, frozenset) and all(isinstance(item, PLAIN) for item in value)
         return is_own and _as_put_in(value) is not None
+    if kind in _NAMESPACES:
+        return all(map(is_plain, vars(value).values()))
     if isinstance(value, collections.defaultdict) and value.default_factory not in _MAKERS:
         return False
     if isinstance(value, dict) and kind in (dict, *_MAPPINGS):
@@ -101,6 +109,8 @@ def _first_unplain(value: object) -> object:
     if type(value) in (dict, *_MAPPINGS):
         items = cast(dict[object, object], value).items()
         inside = [part for key, item in items for part in (key, item)]
+    elif type(value) in _NAMESPACES:
+        inside = [*vars(value).values()]
     elif type(value) in (list, tuple, collections.deque):
         inside = [*cast(list, value)]
     unplain = next((item for item in inside if not is_plain(item)), value)
@@ -137,6 +147,8 @@ def kept(value: object) -> object:
         return {SPAN: [value.days, value.seconds, value.microseconds]}
     if isinstance(value, pathlib.Path):
         return {PATH: str(value)}
+    if isinstance(value, _NAMESPACES):
+        return {NAMESPACE: [type(value).__name__, kept(vars(value))]}
     if isinstance(value, dict) and not (
         type(value) is dict and all(type(key) in PLAIN for key in value)
     ):
@@ -189,8 +201,7 @@ def _mapping(content: Any, device: torch.device) -> dict[object, object]:
         return collections.defaultdict(_MAKERS[made_by], items)
     if name == "dict":
         return dict(items)
-    kind: type[dict[object, object]] = getattr(collections, name)
-    made = kind()  # a Counter would count the pairs
+    made: Any = _BY_NAME[name]()  # a Counter would count the pairs
     made.update(dict(items))
     return made
 
@@ -246,6 +257,7 @@ _MAKE: dict[object, Callable[[Any, torch.device], object]] = {
     NUMBER: lambda content, _: np.frombuffer(bytes.fromhex(content[1]), content[0])[0],
     MAPPING: _mapping,
     QUEUE: _queue,
+    NAMESPACE: lambda content, device: _BY_NAME[content[0]](**given_back(content[1], device)),
     SET: lambda content, _: {"set": set, "frozenset": frozenset}[content[0]](content[1]),
 }
 

@@ -5,12 +5,10 @@ what lies in its containers and objects; of what makes the steps only functions.
 """
 
 import itertools
-import random
 import sys
 import types
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 
@@ -26,19 +24,12 @@ from twinrun.checkpoint.walk import (
     Walk,
 )
 from twinrun.containers import is_hidden_iterator
-from twinrun.generators import GENERATORS
+from twinrun.generators import GENERATORS, global_generators
 from twinrun.hidden_content import PLAIN
 
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 CUT_SHORT = object()  # in the place of what was not walked any more
-
-
-def global_generators() -> set[int]:
-    """Return the identities of those that are kept anyway, of GPUs too once CUDA has begun."""
-    of_torch = [torch.default_generator, *torch.cuda.default_generators]
-    of_python = [random._inst, np.random.mtrand._rand]  # pyrefly: ignore[missing-attribute]
-    return {id(generator) for generator in (*of_torch, *of_python)}
 
 
 def reached(

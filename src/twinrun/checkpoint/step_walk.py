@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint.found import Found
+from twinrun.checkpoint.own_states import OwnState, Said, seen_as
+from twinrun.checkpoint.unsaved_state import says_itself
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
 from twinrun.containers import entries, is_container, is_really, shown
@@ -39,7 +42,16 @@ class StepWalk(Walk):
                 yield from self.value(part, value, called, DEEPEST)
             else:
                 yield from self._helpers_in(part, value, called, DEEPEST)
-        yield from self.class_of(type(part), DEEPEST)
+        if not isinstance(part, pl.Callback) or not says_itself(type(part)):
+            yield from self.class_of(type(part), DEEPEST)
+        elif not (state := OwnState(part)).is_nothing:
+            for found in self.class_of(type(part), DEEPEST, is_asked=True):
+                name = found.name.rpartition(".")[2].partition("[")[0]
+                is_value = isinstance(found.value, (*PLAIN, torch.Tensor, np.ndarray))
+                if not is_value or not state.says(name, seen_as(found.value)):
+                    yield found
+                elif isinstance(found.value, PLAIN):  # as it may be like another one by chance
+                    yield found._replace(value=Said(repr(found.value)))
 
     def _helpers_in(
         self, owner: object, value: object, called: str, deeper: int

@@ -1,5 +1,6 @@
 """What optimizers keep beside their `state_dict`, which no checkpoint holds; what it cannot say."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -8,11 +9,11 @@ import torch
 
 from twinrun.batches import leaves
 from twinrun.checkpoint.looks import UNSEEN, look, look_at_leaf
+from twinrun.checkpoint.own_states import SAID, OwnState, is_other, seen_as
 from twinrun.containers import entries, is_container
 from twinrun.optimizer_attributes import all_beside
 
 _DEFAULTS = "defaults["  # of an optimizer
-SAVED = "saved"  # by the state_dict, now
 TEXT = "text "  # or nothing: no number
 
 
@@ -33,20 +34,21 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
     for index, optimizer in enumerate(trainer.optimizers):
         kind = type(optimizer)
         methods = (kind.state_dict, kind.load_state_dict)
-        # ASSUME a class that has its own of both keeps its numbers there; tensors are looked for.
-        keeps_numbers = not any(each.__module__.startswith("torch.") for each in methods)
+        is_own = not any(each.__module__.startswith("torch.") for each in methods)
+        own = OwnState(optimizer) if is_own else None
         saved = {
             look_at_leaf(leaf)
             for _, leaf in leaves(optimizer.state_dict())
             if isinstance(leaf, torch.Tensor | np.ndarray)
         }
-        for key, _, value in beside:
+        for key, path, value in beside:
             if not key.startswith(f"{index} "):
                 continue
-            is_tensor = isinstance(value, torch.Tensor | np.ndarray)
             state = look_at_leaf(value)
-            if state in saved or (keeps_numbers and not is_tensor and not state.startswith(UNSEEN)):
-                state = SAVED
+            # By its own name, as a state may hold such a number of another one.
+            name = re.split(r"\W", path)[0]
+            if state in saved or (own is not None and own.says(name, seen_as(value))):
+                state = f"{SAID}{state}"
             elif isinstance(value, str | None):
                 state = f"{TEXT}{state}"
             found[key] = state
@@ -70,13 +72,12 @@ def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> I
             continue  # of another optimizer (see `exchanged`), or of a state that was loaded
         then = before.get(key)
         # An empty list is filled, say, or emptied: what is in it counts.
-        is_made = (then or SAVED) == SAVED and (state or "").startswith(TEXT)
+        is_made = (then or SAID).startswith(SAID) and (state or "").startswith(TEXT)
         if is_made or (state is None and (then or "").startswith(TEXT)):
             continue
         if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
-        # Gone counts as changed, unless the state_dict says what is left.
-        elif state != SAVED and then != (SAVED if state is None else state):
+        elif is_other(then, state):
             yield f"{name} changes while the training runs, and is no part of its state_dict"
 
 

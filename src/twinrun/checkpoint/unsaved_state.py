@@ -5,8 +5,8 @@ augmentations again, or go on without a moving average. Looked at are the attrib
 and its submodules, the data module, loaders, samplers, batch samplers and datasets (also those that
 wrap another one), and the short lists, tuples and dictionaries in them; of callbacks the attributes
 that change while the training runs, that no `state_dict` gives, and that are no part of the module,
-its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds; of one
-with a `state_dict` of its own, what this leaves out.
+its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds; of one,
+and of a schedule, with a `state_dict` of its own, what this leaves out.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from contextlib import suppress
 
 import pytorch_lightning as pl
 import torch
+from torch.optim.lr_scheduler import LRScheduler
 
 from twinrun.checkpoint.looks import (
     UNSEEN,
@@ -130,20 +131,20 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
 
 
 def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+    owners = {
+        **{str(turn): owner for turn, owner in enumerate(vars(trainer)["callbacks"])},
+        **{f"schedule{turn}": owner for turn, owner in enumerate(schedules)},
+    }
     # First, as one may count how often it is asked.
-    states = [
-        OwnState(callback) if _has_own_state(type(callback)) else None
-        for callback in vars(trainer)["callbacks"]
-    ]
-    for key, value in attributes_of_callbacks(trainer, kept, with_state=True):
-        index, _, path = key.partition(" ")
-        name, state = path.partition(".")[2], states[int(index)]
-        assert state is not None  # noqa: S101
-        if isinstance(value, torch.nn.Module):
-            value = _state_of(value)
-        only_users = _pickled(value, kept) is None
-        for where, seen in values_seen(value, path, kept, only_users=only_users):
-            yield f"{index} {where}", f"{SAID if state.says(name, seen) else _LEFT_OUT}{seen}"
+    states = {key: OwnState(each) for key, each in owners.items() if says_itself(type(each))}
+    for key, state in states.items():
+        for name, value in _looked_at(owners[key], kept):
+            if isinstance(value, torch.nn.Module):
+                value = _state_of(value)
+            path, only_users = f"{type(owners[key]).__name__}.{name}", _pickled(value, kept) is None
+            for where, seen in values_seen(value, path, kept, only_users=only_users):
+                yield f"{key} {where}", f"{SAID if state.says(name, seen) else _LEFT_OUT}{seen}"
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
@@ -156,30 +157,39 @@ def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
 
 
 def attributes_of_callbacks(
-    trainer: pl.Trainer, kept: Mapping[int, str], *, with_state: bool = False
+    trainer: pl.Trainer, kept: Mapping[int, str]
 ) -> Iterator[tuple[str, object]]:
     """Yield the attributes of callbacks that have no `state_dict`, beside `<number> Class.name`.
 
     Args:
         trainer: of the training.
         kept: as of `kept_anyway`.
-        with_state: of those that have one of their own instead.
     """
     for index, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
-        if kind.__module__.startswith(OURS) or _has_own_state(kind) is not with_state:
-            continue
-        for name in sorted(vars(callback).keys() - set_by(kind, OURS)):
-            value = vars(callback)[name]
-            # Lightning gives each callback the module's `log`, with which all of it is pickled.
-            is_function = callable(value) and not isinstance(value, torch.nn.Module)
-            if not is_function and not _is_kept(value, kept):
+        if not kind.__module__.startswith(OURS) and not says_itself(kind):
+            for name, value in _looked_at(callback, kept):
                 yield f"{index} {kind.__name__}.{name}", value
 
 
-def _has_own_state(kind: type) -> bool:
-    says = next(each for each in kind.__mro__ if "state_dict" in vars(each))
-    return not says.__module__.startswith(OURS)
+def _looked_at(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
+    """Yield the attributes of a callback or a schedule that its library does not set itself."""
+    found = getattr(owner, "__dict__", {})
+    # What torch counts and shows of a schedule, and computes anew.
+    theirs = {name for name in set_by(LRScheduler, ("torch.",)) if name[0] == "_"}
+    for name in sorted(found.keys() - set_by(type(owner), OURS) - theirs):
+        value = found[name]
+        # Lightning gives each callback the module's `log`, with which all of it is pickled.
+        is_function = callable(value) and not isinstance(value, torch.nn.Module)
+        if not is_function and not _is_kept(value, kept):
+            yield name, value
+
+
+def says_itself(kind: type) -> bool:
+    """Say whether a class of callbacks or of schedules has a `state_dict` of its own."""
+    says = next((each for each in kind.__mro__ if "state_dict" in vars(each)), None)
+    libraries = (*OURS, "torch.") if issubclass(kind, LRScheduler) else OURS
+    return says is not None and not says.__module__.startswith(libraries)
 
 
 def kept_anyway(trainer: pl.Trainer) -> dict[int, str]:

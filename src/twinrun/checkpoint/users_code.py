@@ -1,6 +1,7 @@
 """Which code is a user's own, what it names, and which attributes its objects show."""
 
 import functools
+import inspect
 import sys
 import sysconfig
 import types
@@ -9,6 +10,8 @@ from contextlib import suppress
 
 from twinrun.containers import attributes_of
 from twinrun.process.import_path import OURS_AS_USERS
+
+MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
 @functools.cache
@@ -54,3 +57,25 @@ def functions_in(value: object) -> tuple[object, ...]:
 def is_code(value: object) -> bool:
     """Say whether a value is a class, a function or a method."""
     return isinstance(value, type | types.FunctionType | types.MethodType)
+
+
+def is_computed_once(owner: object, called: str) -> bool:
+    """Say whether the class of an object computes an attribute where it is first asked for.
+
+    Args:
+        owner: the object.
+        called: its name, also behind that of the class.
+    """
+    member = inspect.getattr_static(type(owner), called.rpartition(".")[2], None)
+    return isinstance(member, functools.cached_property)
+
+
+@functools.cache
+def seeks(kind: type) -> bool:
+    """Say whether a class goes to a place in a buffer before it reads, as an archive's does."""
+    own = [base for base in kind.__mro__ if is_users(base.__module__)]
+    members = {name: member for base in reversed(own) for name, member in vars(base).items()}
+    called = (member for name, member in members.items() if name not in MADE_ONCE)
+    functions = (found for member in called for found in functions_in(member))
+    codes = [found.__code__ for found in functions if isinstance(found, types.FunctionType)]
+    return not own or any("seek" in names_in(code) for code in codes)

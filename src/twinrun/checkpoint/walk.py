@@ -22,13 +22,15 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.long_containers import sample_of
 from twinrun.checkpoint.stream_position import told_anew
-from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS, WRAPPED
+from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, WRAPPED, says_itself
 from twinrun.checkpoint.users_code import (
+    MADE_ONCE,
     attributes_seen,
     functions_in,
     is_code,
     is_users,
     names_in,
+    seeks,
 )
 from twinrun.containers import (
     entries,
@@ -52,7 +54,6 @@ _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 # By these a name in a text may ask for anything: of a file that is named, or of its own.
 _BY_TEXT = {"getattr", "vars", "__dict__"}
 _OF_ITSELF = {"globals", "eval", "exec"}
-_MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
 def is_ours(value: object) -> bool:
@@ -87,6 +88,7 @@ class Walk:
         self._most = most
         self.never = (*(kind for kind in _NEVER if kind not in also), *without)
         self._in_library = 0  # objects of libraries inside each other
+        self._is_sought: bool | None = None  # in data: a buffer, by who holds it, before it is read
         self.seen = seen  # which keeps them, so that no other object gets their number
         self._most_seen = len(seen) + MOST
 
@@ -98,7 +100,8 @@ class Walk:
         # A part of torch's has settings; one of ours cuts or shards what it wraps.
         is_own = is_users(type(part).__module__)
         is_ours = not is_own and type(part).__module__.startswith("twinrun.")
-        told = told_anew(part)
+        told, before = told_anew(part), self._is_sought
+        self._is_sought = is_own and seeks(type(part))
         for name, value in attributes_seen(part).items():
             called = f"{type(part).__name__}.{name}"
             if name in told or (is_copied and name in _COPIED):
@@ -109,6 +112,7 @@ class Walk:
                     yield from self.part(inner, deeper - 1)
             elif not is_ours and (name[0] != "_" or is_own):
                 yield from self.value(part, value, called, deeper - 1)
+        self._is_sought = before
         yield from self.class_of(type(part), deeper)
 
     def value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Found]:
@@ -189,14 +193,17 @@ class Walk:
 
     def _object(self, value: object, called: str, deeper: int) -> Iterator[Found]:
         attributes, kind = attributes_seen(value), type(value)
-        if not attributes and (content := content_of(value)) is not None:
+        is_sought = self._is_sought is True
+        if not attributes and (content := content_of(value, is_sought=is_sought)) is not None:
             yield Found(value, called, content)
             return
-        is_of_library = not is_users(kind.__module__) and not holds_for_users(value)
-        self._in_library += is_of_library
+        before = self._in_library, self._is_sought
+        if not holds_for_users(value):
+            self._in_library += not is_users(kind.__module__)
+            self._is_sought = None if before[1] is None else seeks(kind)
         for name, item in attributes.items():
             yield from self.value(value, item, f"{kind.__name__}.{name}", deeper - 1)
-        self._in_library -= is_of_library
+        self._in_library, self._is_sought = before
         yield from self.class_of(kind, deeper)
 
     @property
@@ -206,8 +213,8 @@ class Walk:
 
     def function(self, function: types.FunctionType, deeper: int) -> Iterator[Found]:
         """Walk what a function holds, and the globals that it names."""
-        before, self._most = self._most, sys.maxsize
-        name = function.__qualname__
+        before, name = (self._most, self._is_sought), function.__qualname__
+        self._most, self._is_sought = sys.maxsize, None
         for variable, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=False
         ):
@@ -219,7 +226,7 @@ class Walk:
             yield from self.value(function, held, f"{name}.{attribute}", deeper - 1)
         if is_users(function.__module__):
             yield from self._named_in(function, deeper)
-        self._most = before
+        self._most, self._is_sought = before
 
     def _named_in(self, function: types.FunctionType, deeper: int) -> Iterator[Found]:
         """Walk the globals that a user's function names, in its own file or another one."""
@@ -264,10 +271,12 @@ class Walk:
                 if not name.startswith("__") and not isinstance(held, types.ModuleType):
                     yield from self.value(module, held, f"{module.__name__}.{name}", DEEPEST)
 
-    def class_of(self, kind: type, deeper: int, *, is_made_again: bool = False) -> Iterator[Found]:
+    def class_of(
+        self, kind: type, deeper: int, *, is_made_again: bool = False, is_asked: bool = False
+    ) -> Iterator[Found]:
         """Walk the methods and attributes of a user's class, of which steps may make objects."""
-        # A callback that says what is to be kept says that all else is not.
-        if issubclass(kind, pl.Callback) and not kind.state_dict.__module__.startswith(OURS):
+        # Of a callback that says itself what is to be kept its part is asked.
+        if issubclass(kind, pl.Callback) and not is_asked and says_itself(kind):
             return
         before, self._most = self._most, sys.maxsize
         for base in kind.__mro__:
@@ -276,7 +285,7 @@ class Walk:
             for name, value in vars(base).items():
                 for plain in functions_in(value):
                     if isinstance(plain, types.FunctionType):
-                        is_called = is_made_again or name not in _MADE_ONCE
+                        is_called = is_made_again or name not in MADE_ONCE
                         if is_called and self.is_new(plain):
                             yield from self.function(plain, deeper - 1)
                     elif plain is not None and not name.startswith("__"):

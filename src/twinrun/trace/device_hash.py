@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from twinrun.plain_tensors import bare
+from twinrun.plain_tensors import bare, raw_bytes
 
 GAMMA = 0x9E3779B97F4A7C15
 BLOCK = 2**16  # words: 512 KiB
@@ -111,7 +111,7 @@ def _raw(tensor: torch.Tensor) -> torch.Tensor:
     plain = bare(tensor)
     if plain.is_conj() or plain.is_neg():
         plain = plain.resolve_conj().resolve_neg()
-    return plain.contiguous().reshape(-1).view(torch.uint8)
+    return raw_bytes(plain)
 
 
 def _parted(tensors: Sequence[torch.Tensor], most: int) -> Iterator[list[torch.Tensor]]:

@@ -19,7 +19,7 @@ import torch
 import xxhash
 
 from twinrun.batches import LEAVES, attributes, children
-from twinrun.plain_tensors import bare
+from twinrun.plain_tensors import bare, flat_bytes
 from twinrun.trace.array_values import rows_of
 from twinrun.trace.batch_lists import are_more_than_rows, holds_samples, num_rows
 from twinrun.trace.device_hash import is_on_gpu
@@ -244,8 +244,7 @@ def _rows(leaf: object) -> np.ndarray | list[bytes] | None:
             return None
         if leaf.layout is not torch.strided:
             return _rows_of_sparse(leaf)
-        plain = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        flat = plain.reshape(-1).view(torch.uint8).numpy()
+        flat = flat_bytes(leaf)
     elif isinstance(leaf, np.ndarray) and leaf.ndim and not leaf.dtype.hasobject:
         return rows_of(leaf)
     else:

@@ -1,0 +1,178 @@
+"""What lies beside a `state_dict` of a callback's or a schedule's own class, as in a global."""
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from resumed import assert_resumed, every, fit
+from small import Points, Small
+
+STEPS = {"done": 0}
+
+
+class Best(pl.Callback):
+    """Saves what it has found, and lowers the rate by a count that it does not save."""
+
+    def __init__(self):
+        self.best = 9.0
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = 0.05 if self.counted() < 8 else 0.01
+
+    def on_train_epoch_end(self, trainer, module):
+        self.best = min(self.best, float(trainer.callback_metrics["train_loss"]))
+
+    def state_dict(self):
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict):
+        self.best = state_dict["best"]
+
+
+class InClass(Best):
+    count = 0
+
+    def counted(self):
+        InClass.count += 1
+        return InClass.count
+
+
+class InGlobal(Best):
+    def __init__(self):
+        super().__init__()
+        STEPS["done"] = 0
+
+    def counted(self):
+        STEPS["done"] += 1
+        return STEPS["done"]
+
+
+class SaysItsClass(Best):
+    count = 0
+
+    def counted(self):
+        SaysItsClass.count += 1
+        return SaysItsClass.count
+
+    def state_dict(self):
+        return {**super().state_dict(), "count": SaysItsClass.count}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        SaysItsClass.count = state_dict["count"]
+
+
+class SaysNothing(InClass):
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state_dict):
+        pass
+
+
+def with_callback(callback):
+    class Called(Small):
+        def configure_callbacks(self):
+            callback.count = 0  # as in a process of its own
+            return [callback()]
+
+    return Called
+
+
+@pytest.mark.parametrize(
+    ("callback", "name"), [(InClass, "InClass.count"), (InGlobal, "STEPS['done']")]
+)
+@pytest.mark.parametrize("where", [{"minutes": 0}, {"in_epoch": every(2)}], ids=["start", "mid"])
+def test_what_a_callback_counts_in_its_class_or_a_global_is_refused(
+    tmp_path, callback, name, where
+):
+    """Red before: resumed in silence, in other bits: nobody looked at it."""
+    _, _, said = fit(tmp_path, module=with_callback(callback), **where)
+    assert any(f"{name} changes while the training runs" in sentence for sentence in said), said
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+def test_what_a_state_holds_of_a_class_is_resumed(tmp_path):
+    assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(SaysItsClass))
+
+
+def test_who_says_that_nothing_is_to_be_kept_is_believed(tmp_path):
+    _, _, said = fit(tmp_path, module=with_callback(SaysNothing), in_epoch=every(2))
+    assert said == []
+
+
+class Lowers(torch.optim.lr_scheduler.LRScheduler):
+    """Saves its epoch, and lowers the rate by a count that it does not save."""
+
+    def __init__(self, optimizer):
+        self.count = 0
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        self.count += 1
+        return [0.05 if self.count < 8 else 0.01 for _ in self.optimizer.param_groups]
+
+    def state_dict(self):
+        return {"last_epoch": self.last_epoch}
+
+    def load_state_dict(self, state_dict):
+        self.last_epoch = state_dict["last_epoch"]
+
+
+class LowersAndSaysSo(Lowers):
+    def state_dict(self):
+        return {**super().state_dict(), "count": self.count}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.count = state_dict["count"]
+
+
+class Own:
+    """A schedule of no class of torch's, which says all but its optimizer."""
+
+    def __init__(self, optimizer):
+        self.optimizer, self.count, self.rates = optimizer, 0, [0.05, 0.01]
+
+    def step(self, *_):
+        self.count += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rates[self.count > 7]
+
+    def state_dict(self):
+        return {name: value for name, value in vars(self).items() if name != "optimizer"}
+
+    def load_state_dict(self, state_dict):
+        vars(self).update(state_dict)
+
+
+class OwnButItsCount(Own):
+    def state_dict(self):
+        return {"rates": self.rates}
+
+
+def scheduled(schedule):
+    class Scheduled(Small):
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+            return [optimizer], [{"scheduler": schedule(optimizer), "interval": "step"}]
+
+        def lr_scheduler_step(self, scheduler, metric):
+            scheduler.step()
+
+    return Scheduled
+
+
+@pytest.mark.parametrize("schedule", [Lowers, OwnButItsCount])
+@pytest.mark.parametrize("where", [{"minutes": 0}, {"in_epoch": every(2)}], ids=["start", "mid"])
+def test_what_a_schedule_leaves_out_of_its_state_is_refused(tmp_path, schedule, where):
+    """Red before: resumed in silence, in other bits, where it shows in no step before the stop."""
+    _, _, said = fit(tmp_path, Points, scheduled(schedule), **where)
+    name = f"{schedule.__name__}.count changes while the training runs, and the state_dict does not"
+    assert any(name in sentence for sentence in said), said
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+@pytest.mark.parametrize("schedule", [LowersAndSaysSo, Own])
+def test_what_a_schedule_says_is_resumed(tmp_path, schedule):
+    assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=scheduled(schedule))
