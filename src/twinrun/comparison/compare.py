@@ -17,6 +17,7 @@ from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import with_gaps
 from twinrun.comparison.first_difference import first_difference
 from twinrun.comparison.happened import departures_of, not_to_be_believed, without_effect_in_part
+from twinrun.comparison.known_batches import departures_left
 from twinrun.comparison.not_held import difference_of, ends_of, is_untrained, why_nothing
 from twinrun.comparison.outputs import logged_values, predictions, test_metrics
 from twinrun.comparison.pair import why_no_pair
@@ -193,6 +194,7 @@ def _compared(
     )
     if not reason:
         _note_steps(compared, manifests, tables)
+        compared["departures"] = departures_left(compared, manifests, step_tables[1:])
         if compared["answer"] == "equal" and (nothing := why_nothing(tables)):
             compared["answer"], compared["reason"] = "not run", nothing
     # The empty table is for no pair at all: among full ones it would change their columns' types.
