@@ -19,7 +19,7 @@ def trained(folder, module):
     )
 
 
-NOISE = r"of worker 2 is not that of worker 1 after 1 steps; each worker draws random numbers of"
+NOISE = r"of worker 2 is not that of worker 1 after step 1; each worker draws random numbers of"
 
 
 @pytest.mark.parametrize(

@@ -234,4 +234,4 @@ def test_the_refusal_of_parameters_that_differ_names_gradients_of_ones_own():
             return [value, {**value, "output.bias": 1}]
 
     with pytest.raises(TwinrunError, match=r"output\.bias of worker 2 .*torch\.autograd\.grad"):
-        check_same_parameters(Small(), Two(0, 2), "after 1 steps")
+        check_same_parameters(Small(), Two(0, 2), "after step 1")

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import pytorch_lightning as pl
 
@@ -27,7 +28,7 @@ class EarlyRefusals(pl.Callback):
         hook = pl_module.on_train_batch_start
 
         @functools.wraps(hook)
-        def on_train_batch_start(*arguments: object, **options: object) -> object:
+        def on_train_batch_start(*arguments: Any, **options: Any) -> object:
             found = hook(*arguments, **options)
             if found == -1:
                 raise TwinrunError(
@@ -47,7 +48,7 @@ class EarlyRefusals(pl.Callback):
             TwinrunError: at every worker, if one has others.
         """
         if self._steps and not self._steps & (self._steps - 1):
-            check_same_parameters(pl_module, self._workers, f"after {self._steps} steps")
+            check_same_parameters(pl_module, self._workers, f"after step {self._steps}")
         self._steps += 1
 
 

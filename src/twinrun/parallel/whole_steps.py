@@ -110,8 +110,8 @@ class WholeSteps(Tracer):
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, and what is not of the whole mini-batches."""
         own = {"sizes": self._sizes.state(), "moved": self._moved.state(), "gaps": self._has_gaps}
-        own["of_last"] = sorted(self._of_last)
-        return {**super().state_dict(), **own, "drawn": self._drawn.state()}
+        more = {"drawn": self._drawn.state(), "of_last": sorted(self._of_last)}
+        return {**super().state_dict(), **own, **more}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what a checkpoint has of it."""
