@@ -79,7 +79,7 @@ def train(monkeypatch):
     """Return a function that trains by a setting; it gives the samples, and what is said."""
     before = rng_states()
 
-    def train(setting, module, data, epochs=2):
+    def train(setting, module, data, epochs=2, **more):
         monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)
         pl.seed_everything(1, workers=True, verbose=False)
         module, callbacks, parts = module(), [], 1
@@ -87,7 +87,7 @@ def train(monkeypatch):
             parts = 2
             callbacks = [accumulate(module, data, micro_batches=2, accumulated=2)]
         elif setting == "devices":
-            variant = Variant(**VARIANT | {"devices": 2})
+            variant = Variant(**VARIANT | {"devices": 2} | more)
             team = join_team(InTurn(0, 2, []), module, data, object(), variant=variant, seed=1)
             # What exchanges gradients needs processes of their own.
             callbacks = [each for each in team.callbacks if not isinstance(each, WholeBatch)]
@@ -423,3 +423,9 @@ def test_an_order_that_is_drawn_behind_samples_is_not_blamed_on_steps(train, mod
     """Red before: steps were said to draw, of which none did."""
     _, (_, order) = train("devices", module, Draws("collate", 0, shuffle=True))
     assert f"from the global generator of torch, from which {who} for each shard" in order
+
+
+@pytest.mark.parametrize("data_workers", [0, 1])
+def test_an_order_of_parts_of_the_samples_is_not_taken_for_samples(train, data_workers):
+    data = Draws(None, data_workers, shuffle=True)
+    assert train("devices", Plain, data, sharding="partitioned")[1] == []

@@ -171,6 +171,7 @@ class PartitionedBatches(ShardedBatches):
     def __iter__(self) -> Iterator[list[int]]:
         # Every worker draws, so that each sampler moves on; the first one's order counts.
         order = np.array(self._workers.first(list(self.order)))
+        self.drawn.leave_out()
         # An index beyond the samples names a sample again, in a later epoch: see workloads.order.
         own = order[self._is_own[order % self._samples]].tolist()
         # By the samples themselves: drawn with replacement, a worker's may be as many by chance.

@@ -86,6 +86,10 @@ class DrawnInSteps:
             self._within |= drawn if number else set()
         elif data_workers:
             self._for_workers |= drawn
+        self.leave_out()
+
+    def leave_out(self) -> None:
+        """Note nothing of what was drawn since the last look: neither a step nor samples need it."""
         self._note(set())
 
     def end_samples(self) -> None:
