@@ -89,7 +89,7 @@ class DrawnInSteps:
         self.leave_out()
 
     def leave_out(self) -> None:
-        """Note nothing of what was drawn since the last look: neither a step nor samples need it."""
+        """Note nothing of what was drawn since the last look: neither steps nor samples did."""
         self._note(set())
 
     def end_samples(self) -> None:
