@@ -425,6 +425,11 @@ def test_an_order_that_is_drawn_behind_samples_is_not_blamed_on_steps(train, mod
     assert f"from the global generator of torch, from which {who} for each shard" in order
 
 
+@pytest.mark.parametrize("kind", ["own", "torch"])
+def test_data_workers_of_the_first_epoch_are_looked_at(train, kind):
+    assert len(train("devices", Plain, Draws(kind, 1, shuffle=False), epochs=1)[1]) == 1
+
+
 @pytest.mark.parametrize("data_workers", [0, 1])
 def test_an_order_of_parts_of_the_samples_is_not_taken_for_samples(train, data_workers):
     data = Draws(None, data_workers, shuffle=True)

@@ -209,9 +209,9 @@ def shard_training(
     made: list[ShardedBatches] = []
     scale = workers.count if scale_batch else 1
 
-    def shard(loader: Any, _: pl.Trainer) -> DataLoader:
+    def shard(loader: Any, trainer: pl.Trainer) -> DataLoader:
         found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
-        draws.prepare(found)
+        draws.prepare(found, trainer)
         batches.drawn, batches.unlike = draws.drawn, draws.unlike
         batches.lengths = [*(made[0].lengths if made else []), len(batches)]
         # In place, since the callers hold this list.

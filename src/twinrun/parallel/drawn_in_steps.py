@@ -199,12 +199,13 @@ def looked_at(number: int, held: Mapping[str, object]) -> Iterable[str]:
 
 def states_of(held: Mapping[str, object], names: Iterable[str]) -> States:
     """Read the states of generators by name: global ones, and others that are held."""
-    return {name: READ[name]() if name in READ else _written(held.get(name)) for name in names}
+    found: States = {name: READ[name]() for name in names if name in READ}
+    return found | {name: _written(held[name]) for name in names if name in held}
 
 
 def moved(before: States, after: States) -> set[str]:
     """Name the generators that have drawn between two looks."""
-    return {name for name in before if before[name] != after[name]}
+    return {name for name in before.keys() & after.keys() if before[name] != after[name]}
 
 
 def _written(generator: object) -> bytes:

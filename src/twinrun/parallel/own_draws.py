@@ -84,7 +84,6 @@ class OwnDraws(pl.Callback):
                 advance()
 
         vars(loop)["advance"] = in_own_numbers
-        self.drawn.find(trainer)
         self.drawn.watch(trainer)
         validation = loop.epoch_loop.val_loop
         validate = validation.run
@@ -111,12 +110,14 @@ class OwnDraws(pl.Callback):
         """End the part of a step that draws for samples."""
         self.drawn.begin_backward()
 
-    def prepare(self, loader: DataLoader) -> None:
+    def prepare(self, loader: DataLoader, trainer: pl.Trainer) -> None:
         """Have a loader of shards make its iterators, with their data workers, by own numbers."""
         plain = loader._get_iterator
 
         def get_iterator() -> object:
             # Lightning makes the first one where it makes the loader.
+            if loader.num_workers:
+                self.drawn.find(trainer)
             drawn = self.drawn.data(data_workers=loader.num_workers)
             with self.own(), drawn, self._samples.watched(loader):
                 return plain()
