@@ -102,6 +102,14 @@ class Splits(Points):
     predict_dataloader = val_dataloader
 
 
+class Drops(Small):
+    """Drops hidden units by chance."""
+
+    def forward(self, inputs):
+        hidden = self.hidden(inputs).relu()
+        return self.output(torch.nn.functional.dropout(hidden, 0.2, self.training))
+
+
 class Masks(Small):
     """Draws in `setup` which inputs it looks at, and noise for its weights in each epoch."""
 

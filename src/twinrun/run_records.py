@@ -67,12 +67,19 @@ class Departure(TypedDict):
     """What it is or became, and what was asked."""
     in_part: NotRequired[bool]
     """Whether the setting took effect in a part of the training; then runs are compared still."""
+    of_batches: NotRequired[bool]
+    """Whether it says that mini-batches may be others: not said where they are seen to be equal."""
 
 
 def is_in_part(departure: Departure) -> bool:
     """Say whether the setting took effect in a part of the training."""
     # Not by `get`, of which no type checker asks whether there is such a field.
     return "in_part" in departure and departure["in_part"]
+
+
+def is_of_batches(departure: Departure) -> bool:
+    """Say whether it says that mini-batches may be others."""
+    return "of_batches" in departure and departure["of_batches"]
 
 
 class SettingsEntry(TypedDict):

@@ -1,6 +1,7 @@
 """Stopped, refused, resumed and broken off are told apart, and only a resumed run is compared."""
 
 import itertools
+import json
 from contextlib import suppress
 from dataclasses import fields
 
@@ -17,6 +18,7 @@ from twinrun.comparison.resume_loss import diagnose
 from twinrun.comparison.study_records import read_matrix, read_stops
 from twinrun.config.definitions import Variant
 from twinrun.process.fresh_process import rebuilt
+from twinrun.run_records import is_of_batches
 from twinrun.training import run as module_of_run
 from twinrun.training.train import train
 from twinrun.verdicts.equality import repeats
@@ -387,3 +389,12 @@ def test_of_every_setting_something_tells_whether_it_took_effect():
     names = [field.name for field in fields(Variant)]
     assert sorted({*READ, *NEEDS, *SEEN_ELSEWHERE}) == sorted(names)
     assert not {*READ} & {*SEEN_ELSEWHERE}
+
+
+def test_mini_batches_seen_to_be_equal_are_not_said_to_be_others(tmp_path, trained):
+    """Red before: said of any network with dropout under `accumulate`."""
+    workload = WORKLOAD | {"module": "small:Drops"}
+    found = cell(trained, tmp_path, workload, {}, {"accumulate": 2})
+    run = json.loads((tmp_path / "2" / "run.json").read_text())
+    assert any(is_of_batches(each) for each in run["departures"])
+    assert not any(is_of_batches(each) for each in found["departures"])

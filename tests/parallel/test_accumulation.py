@@ -950,3 +950,100 @@ def test_who_reads_what_counts_micro_batches_is_named():
     module, _, _ = trained(3, Averaged())
     happened.on_train_end(module.trainer, module)
     assert not any("Averaged reads" in found["sentence"] for found in happened.departures)
+
+
+class StepsItsSchedule(Small):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        self.schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        return optimizer
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.schedule.step()
+        return loss
+
+
+class ReadsOutputs(Small):
+    """Logs what the step gave, in a hook of the mini-batch."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return {"loss": loss, "worst": (self(batch[0]) - batch[1]).abs().max().detach()}
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("worst", outputs["worst"], on_step=False, on_epoch=True)
+
+
+class ReadsNoOutputs(ReadsOutputs):
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("size", float(len(batch[0])), on_step=False, on_epoch=True)
+
+
+class CallbackReadsOutputs(ReadsOutputs):
+    on_train_batch_end = pl.LightningModule.on_train_batch_end
+
+    def configure_callbacks(self):
+        class Keeps(pl.Callback):
+            def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+                self.worst = outputs["worst"]
+
+        return [Keeps()]
+
+
+class Bins(Small):
+    """Looks up its inputs by bins, whose gradients count how often each comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.bins = torch.nn.Embedding(8, 4, scale_grad_by_freq=True)
+
+    def forward(self, inputs):
+        return super().forward(self.bins((inputs.abs() * 3).long().clamp(max=7)).mean(1))
+
+
+class Weighed(Small):
+    """Has losses of torch's: of sums, and of weighted classes."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.loss = loss
+
+    def training_step(self, batch, batch_idx):
+        guessed = self(batch[0])
+        if isinstance(self.loss, torch.nn.CrossEntropyLoss):
+            return self.loss(torch.cat([guessed, -guessed], 1), (batch[1][:, 0] > 0).long())
+        return self.loss(guessed, batch[1])
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (StepsItsSchedule, "would move once: calls, lr of SGD"),
+        (ReadsOutputs, "gives hooks (ReadsOutputs.on_train_batch_end) what training_step returns"),
+        (CallbackReadsOutputs, "gives hooks (Keeps.on_train_batch_end) what training_step"),
+        (ReadsNoOutputs, None),
+        (Bins, "has layers (bins) divide gradients by how often an index comes in each micro"),
+        (lambda: Weighed(torch.nn.MSELoss(reduction="sum")), "mean over samples, and loss is none"),
+        (
+            lambda: Weighed(
+                torch.nn.CrossEntropyLoss(torch.tensor([1.0, 3.0], dtype=torch.double))
+            ),
+            "for a mean over samples, and loss is none",
+        ),
+        (lambda: Weighed(torch.nn.CrossEntropyLoss()), None),
+    ],
+)
+def test_what_is_no_mean_over_samples_is_named(module, said):
+    """Red before: nothing was said, and weights or logged values were others."""
+    module, *_ = trained(2, module())
+    (tracer,) = [each for each in module.trainer.callbacks if isinstance(each, WholeSteps)]
+    found = [text for text in tracer.not_of_whole(module) if not text.endswith("once: calls")]
+    assert len(found) == (said is not None)
+    assert all(said in text for text in found)
+    later = Small()
+    other = accumulate(later, Points(), micro_batches=2, accumulated=2)
+    later.trainer = module.trainer
+    other.load_state_dict(tracer.state_dict())
+    kept = [text for text in found if "layers" not in text and "mean over" not in text]
+    assert set(kept) <= set(other.not_of_whole(later))

@@ -447,3 +447,48 @@ def test_long_data_are_no_reason_to_look_no_further():
     data = Points()
     data.samples = [[number] for number in range(100_000)]
     assert read_in(Small(), data) == []
+
+
+def noise(number, like):
+    source = torch.Generator().manual_seed(number)
+    return torch.randn(like.shape, generator=source)
+
+
+class MakesGenerators(Small):
+    def training_step(self, batch, batch_idx):
+        return super().training_step([batch[0] + noise(batch_idx, batch[0]), batch[1]], batch_idx)
+
+
+class SeedsAnew(Small):
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        torch.manual_seed(self.global_step)
+        return [batch[0] + torch.randn_like(batch[0]), batch[1]]
+
+
+class MakesOneAtFirst(Small):
+    """Makes and seeds generators where no step comes to."""
+
+    def __init__(self):
+        super().__init__()
+        torch.nn.init.normal_(self.output.weight, generator=torch.Generator().manual_seed(1))
+
+    def on_train_epoch_start(self):
+        torch.manual_seed(self.current_epoch)
+
+
+@pytest.mark.parametrize("reads", [counters_read, divided_by_devices])
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        (MakesGenerators, "noise"),
+        (SeedsAnew, "SeedsAnew.on_after_batch_transfer"),
+        (MakesOneAtFirst, None),
+    ],
+)
+def test_generators_that_steps_make_or_seed_are_named(module, named, reads):
+    """Red before: the same noise in each shard, or micro-batch, and no word of it."""
+    said = read_in(module(), reads=reads)
+    assert len(said) == (named is not None)
+    assert all(
+        f"other numbers: what {named} makes or seeds draws the same" in each for each in said
+    )

@@ -15,8 +15,9 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorD
 
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
+from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.parallel.same_data import check_same_data
-from twinrun.parallel.team import check_same_parameters, join_team
+from twinrun.parallel.team import join_team
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 from twinrun.process.determinism import restore_rng_states, rng_states
@@ -229,8 +230,8 @@ def test_the_refusal_of_parameters_that_differ_names_gradients_of_ones_own():
     """Red before: to who calls `torch.autograd.grad` it named optimizers and weights alone."""
 
     class Two(Workers):
-        def collect(self, value):
+        def everyones(self, value):
             return [value, {**value, "output.bias": 1}]
 
     with pytest.raises(TwinrunError, match=r"output\.bias of worker 2 .*torch\.autograd\.grad"):
-        check_same_parameters(Small(), Two(0, 2))
+        check_same_parameters(Small(), Two(0, 2), "after step 1")

@@ -17,6 +17,7 @@ from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import with_gaps
 from twinrun.comparison.first_difference import first_difference
 from twinrun.comparison.happened import departures_of, not_to_be_believed, without_effect_in_part
+from twinrun.comparison.known_batches import departures_left
 from twinrun.comparison.not_held import difference_of, ends_of, is_untrained, why_nothing
 from twinrun.comparison.outputs import logged_values, predictions, test_metrics
 from twinrun.comparison.pair import why_no_pair
@@ -192,7 +193,7 @@ def _compared(
         runs=[str(folder) for folder in folders],
     )
     if not reason:
-        _note_steps(compared, manifests, tables)
+        _note_steps(compared, manifests, tables, step_tables[1:])
         if compared["answer"] == "equal" and (nothing := why_nothing(tables)):
             compared["answer"], compared["reason"] = "not run", nothing
     # The empty table is for no pair at all: among full ones it would change their columns' types.
@@ -200,9 +201,12 @@ def _compared(
 
 
 def _note_steps(
-    compared: Comparison, manifests: Sequence[RunManifest], tables: Sequence[Run]
+    compared: Comparison,
+    manifests: Sequence[RunManifest],
+    tables: Sequence[Run],
+    step_tables: Sequence[pd.DataFrame],
 ) -> None:
-    """Put into a comparison how many steps the runs have, if not all as many, and which it saw."""
+    """Put into a comparison how many steps the runs have, if not all as many, and what it saw."""
     steps = [manifest["steps"] for manifest in manifests]
     if len(set(steps)) > 1:
         compared["steps_of_runs"] = steps
@@ -210,6 +214,7 @@ def _note_steps(
     clauses = [traced, *apart_clauses(tables, differs=compared["first_difference"] is not None)]
     if any(clauses):
         compared["traced"] = "; ".join(filter(None, clauses))
+    compared["departures"] = departures_left(compared, manifests, step_tables)
 
 
 def _compared_tensors(tables: Sequence[Run]) -> tuple[list[ComparedTensors], pd.DataFrame]:

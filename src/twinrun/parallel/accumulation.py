@@ -42,6 +42,7 @@ from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
 from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.parallel.own_request import exchange_for_trainer
+from twinrun.parallel.read_outputs import reads
 from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.returned_loss import loss_of
 
@@ -61,6 +62,8 @@ class HooksOfSteps:
     """Calls hooks of a module or callback once for each mini-batch."""
 
     def __init__(self, made: list[MicroBatches], number: int) -> None:
+        self.of_last: set[str] = set()
+        """Hooks that read more than the loss of what a step gave: of the last micro-batch."""
         self._made, self._number = made, number
 
     @property
@@ -89,6 +92,9 @@ class HooksOfSteps:
         owner: pl.LightningModule | pl.Callback,
     ) -> Callable[..., object]:
         when, number = HOOKS[name]
+        # Of a callback behind the Trainer and the module.
+        position = 0 if isinstance(owner, pl.LightningModule) else 2
+        asks = name == "on_train_batch_end" and reads(hook, position)
 
         @functools.wraps(hook)
         def of_step(*arguments: object, **options: object) -> object:
@@ -102,6 +108,8 @@ class HooksOfSteps:
                     trainer = owner.trainer if is_module else cast(pl.Trainer, arguments[0])
                     found[-2] = self._whole(trainer, found[-2])
                     if name == "on_train_batch_end":
+                        if asks and isinstance(found[-3], Mapping) and found[-3].keys() != {"loss"}:
+                            self.of_last.add(f"{type(owner).__name__}.{name}")
                         found[-3] = self._outputs(trainer, found[-3])
                 arguments = tuple(found)
             return hook(*arguments, **options)
@@ -173,11 +181,12 @@ def accumulate(
         return made[0]
 
     exchange_for_trainer(data, cut)
-    _watch_hooks(module, HooksOfSteps(made, micro_batches), LateZeroGrad(made))
+    hooks = HooksOfSteps(made, micro_batches)
+    _watch_hooks(module, hooks, LateZeroGrad(made))
     moved = MovedTensors(module, made)
     sizes = LoggedSizes()
     _weigh(module, made, accumulated, MicroBatchLogs(module, made, sizes))
-    return WholeSteps(made, moved, sizes, drawn)
+    return WholeSteps(made, moved, sizes, drawn, hooks.of_last)
 
 
 def _weigh(

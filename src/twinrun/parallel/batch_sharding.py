@@ -171,6 +171,7 @@ class PartitionedBatches(ShardedBatches):
     def __iter__(self) -> Iterator[list[int]]:
         # Every worker draws, so that each sampler moves on; the first one's order counts.
         order = np.array(self._workers.first(list(self.order)))
+        self.drawn.leave_out()
         # An index beyond the samples names a sample again, in a later epoch: see workloads.order.
         own = order[self._is_own[order % self._samples]].tolist()
         # By the samples themselves: drawn with replacement, a worker's may be as many by chance.
@@ -208,9 +209,9 @@ def shard_training(
     made: list[ShardedBatches] = []
     scale = workers.count if scale_batch else 1
 
-    def shard(loader: Any, _: pl.Trainer) -> DataLoader:
+    def shard(loader: Any, trainer: pl.Trainer) -> DataLoader:
         found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
-        draws.prepare(found)
+        draws.prepare(found, trainer)
         batches.drawn, batches.unlike = draws.drawn, draws.unlike
         batches.lengths = [*(made[0].lengths if made else []), len(batches)]
         # In place, since the callers hold this list.

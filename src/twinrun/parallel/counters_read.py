@@ -28,6 +28,17 @@ WORKERS = (
     *("gather_object", "broadcast_object_list", "scatter_object_list"),
     *("all_to_all", "all_to_all_single"),
 )
+# What is given the samples of a part.
+FOR_SAMPLES = (
+    *("training_step", "forward"),
+    *("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),
+)
+# What makes a generator or seeds one, each by all of its names.
+MAKES = (
+    *({name} for name in ("manual_seed", "seed_everything", "default_rng", "RandomState")),
+    *({"random", name} for name in ("seed", "Random")),
+    {"torch", "Generator"},
+)
 # Names of other functions, too: counted where a function says whose.
 EXCHANGES, WHOSE = ("reduce", "broadcast", "gather", "scatter"), ("strategy", "dist", "distributed")
 
@@ -53,6 +64,7 @@ def counters_read(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[s
         yield (
             f"in part, accumulate has the Trainer count micro-batches where {' and '.join(readers)}"
         )
+    yield from _seeded(reached, "accumulate", "micro-batch")
     yield from _cut_short(reached, "accumulate", "what counts micro-batches")
 
 
@@ -72,12 +84,31 @@ def divided_by_devices(trainer: pl.Trainer, module: pl.LightningModule) -> Itera
                 f"makes of the workers, such as a rate or a number of steps by how many they are, "
                 f"or a loss over what they gather, may not be that of one worker"
             )
+    yield from _seeded(reached, "devices", "shard")
     yield from _cut_short(reached, "devices", "the number of workers")
 
 
 def _of_workers(named: set[str]) -> list[str]:
     by = [f"{whose}.{name}" for whose in WHOSE for name in EXCHANGES if {whose, name} <= named]
     return [*(name for name in WORKERS if name in named), *by]
+
+
+def _seeded(reached: ReachedCode, setting: str, part: str) -> Iterator[str]:
+    """Say which code that steps come to makes a generator, or seeds one: it draws alike again."""
+    called, found = {*FOR_SAMPLES}, dict[str, None]()
+    functions = [(owner, *each) for owner, of in reached.names.items() for each in of.items()]
+    size = -1
+    while len(called) > size:
+        size = len(called)
+        called |= {name for _, function, names in functions if function in called for name in names}
+    for owner, function, names in functions:
+        if function in called and any(makes <= names for makes in MAKES):
+            found[owner if owner == function else f"{owner}.{function}"] = None
+    if found:
+        yield (
+            f"in part, {setting} may have steps draw other numbers: what {some([*found])} makes or "
+            f"seeds draws the same ones for each {part}"
+        )
 
 
 def _all(functions: dict[str, set[str]]) -> set[str]:

@@ -16,11 +16,13 @@ from torch.nn.parameter import is_lazy
 
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parameters import tensors_of_module
+from twinrun.trace.fingerprints import settings_of
 from twinrun.trace.step_fingerprints import fingerprint_at_once
 from twinrun.wording import some
 
-# Tensors by name, torch's count of what was written to each, and fingerprints of some.
-_Seen = tuple[dict[str, torch.Tensor], dict[str, int], dict[str, int]]
+# Tensors by name, torch's count of what was written to each, fingerprints of some, and settings of
+# the optimizers.
+_Seen = tuple[dict[str, torch.Tensor], dict[str, int], dict[str, int], dict[str, list[object]]]
 
 
 class MovedTensors:
@@ -93,10 +95,14 @@ class MovedTensors:
         tensors = self._tensors()
         looked_at = tensors if self._is_thorough else self._suspects & tensors.keys()
         prints = {name: fingerprint_at_once(tensors[name]) for name in looked_at}
-        return tensors, {name: _count(tensor) for name, tensor in tensors.items()}, prints
+        counts = {name: _count(tensor) for name, tensor in tensors.items()}
+        return tensors, counts, prints, self._settings()
 
     def _end(self, before: _Seen) -> None:
-        tensors, counts, prints = before
+        tensors, counts, prints, settings = before
+        # A schedule that a training step steps, say.
+        now = self._settings()
+        self._names |= {name for name in settings if now.get(name) != settings[name]}
         for name, tensor in self._tensors().items():
             is_written = name in tensors and (
                 tensor is not tensors[name] or _count(tensor) != counts[name]
@@ -128,6 +134,16 @@ class MovedTensors:
             for name, tensor in {**parameters, **buffers}.items()
             if name not in self._names and not is_lazy(tensor) and not self._is_statistic(name)
         }
+
+    def _settings(self) -> dict[str, list[object]]:
+        found: dict[str, list[object]] = {}
+        for optimizer in self._module.trainer.optimizers:
+            for group in settings_of(optimizer):
+                for key, value in group.items():
+                    is_tensor = isinstance(value, torch.Tensor)
+                    seen = (id(value), _count(value)) if is_tensor else repr(value)
+                    found.setdefault(f"{key} of {type(optimizer).__name__}", []).append(seen)
+        return found
 
     def _is_statistic(self, name: str) -> bool:
         if not name.endswith(("running_mean", "running_var", "num_batches_tracked")):

@@ -17,12 +17,17 @@ from twinrun.run_records import Departure
 def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]:
     """Say what of mini-batches that were cut is not that of the whole ones."""
     found: list[tuple[str, str | None]] = []
+    of_batches: list[tuple[str, str]] = []
     for each in vars(trainer)["callbacks"]:
         if isinstance(each, WholeSteps):
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
             found += [("accumulate", sentence) for sentence in _tried(trainer)]
+            of_batches += [("accumulate", sentence) for sentence in each.of_batches()]
         elif isinstance(each, OwnDraws):
-            found += [("devices", sentence) for sentence in each.sentences()]
+            found += [
+                ("devices", sentence) for sentence in each.drawn.sentences("devices", "shard")
+            ]
+            of_batches += [("devices", sentence) for sentence in each.of_batches()]
         elif isinstance(each, WholeBatch):
             found += [left_out(batches) for batches in each.sharded]
             found.append(("devices", each.logs.sizes.sentence("devices")))
@@ -30,11 +35,16 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
             found += [("devices", sentence) for sentence in seen]
             found.append(("devices", each.logs.aggregated.alone))
             found += [("devices", each_read) for each_read in divided_by_devices(trainer, module)]
-    return [
+    made: list[Departure] = [
         {"setting": setting, "sentence": sentence, "in_part": True}
         for setting, sentence in found
         if sentence is not None
     ]
+    made += [
+        {"setting": setting, "sentence": sentence, "in_part": True, "of_batches": True}
+        for setting, sentence in of_batches
+    ]
+    return made
 
 
 def _tried(trainer: pl.Trainer) -> Iterator[str]:

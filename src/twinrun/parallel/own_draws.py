@@ -21,6 +21,7 @@ from lightning_fabric.utilities.seed import _collect_rng_states, _set_rng_states
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader
 
+from twinrun.parallel.drawn_for_samples import DrawnForSamples
 from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.same_data import check_same_data
 from twinrun.parallel.workers import Workers
@@ -43,7 +44,8 @@ class OwnDraws(pl.Callback):
             data: whose `setup` all workers begin with the same states.
         """
         self.drawn = DrawnInSteps()
-        """Whether mini-batches are drawn from where steps of shards have left the generators."""
+        """From which generators steps, samples and mini-batches are drawn."""
+        self._samples = DrawnForSamples(self.drawn)
         self.unlike: set[str] = set()
         """What mini-batches are drawn by and steps have made another thing at each worker."""
         self._workers = workers
@@ -102,20 +104,30 @@ class OwnDraws(pl.Callback):
         check_same_data(self._workers, "train_dataloader", trainer.train_dataloader)
         check_same_data(self._workers, "val_dataloader", trainer.val_dataloaders)
 
-    def prepare(self, loader: DataLoader) -> None:
+    def on_before_backward(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor
+    ) -> None:
+        """End the part of a step that draws for samples."""
+        self.drawn.begin_backward()
+
+    def prepare(self, loader: DataLoader, trainer: pl.Trainer) -> None:
         """Have a loader of shards make its iterators, with their data workers, by own numbers."""
         plain = loader._get_iterator
 
         def get_iterator() -> object:
             # Lightning makes the first one where it makes the loader.
-            with self.own(), self.drawn.data(data_workers=loader.num_workers):
+            if loader.num_workers:
+                self.drawn.find(trainer)
+            drawn = self.drawn.data(data_workers=loader.num_workers)
+            with self.own(), drawn, self._samples.watched(loader):
                 return plain()
 
         vars(loader)["_get_iterator"] = get_iterator
 
-    def sentences(self) -> Iterator[str | None]:
-        """Say why mini-batches may be others; None where they are not."""
-        yield self.drawn.sentence("devices", "shard")
+    def of_batches(self) -> Iterator[str]:
+        """Say why mini-batches may be others."""
+        self._samples.look()
+        yield from self.drawn.of_batches("devices", "shard")
         if self.unlike:
             yield (
                 f"in part, devices may give other mini-batches: steps change what they are drawn "
@@ -125,6 +137,7 @@ class OwnDraws(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint holds of the first worker's draws."""
+        self._samples.look()
         return {**self.drawn.state(), "unlike": sorted(self.unlike)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import dis
 import functools
 import itertools
 import operator
+import random
 import sys
 import types
 from collections import Counter, deque
@@ -23,6 +24,7 @@ import torch
 
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 from twinrun.containers import entries, is_container, is_really, size_of
+from twinrun.generators import GENERATORS
 
 MOST = 50_000
 """So many objects, classes and functions are looked at, nearest first."""
@@ -35,6 +37,8 @@ _NEVER = (
     *(str, bytes, bytearray, int, float, complex, type(None), torch.Tensor, np.ndarray),
     pl.Trainer,  # which is asked, and does not ask
 )
+# What draws where no other generator is named.
+_GLOBAL = (torch.default_generator, *(f.__self__ for f in (random.random, np.random.rand)))
 # By these a computed name may ask for anything: of a file that is named, or of its own.
 _BY_TEXT, _OF_ITSELF = {"getattr", "vars"}, {"globals", "eval", "exec"}
 
@@ -46,6 +50,8 @@ class ReachedCode:
         """Read all of it."""
         self.names: dict[str, dict[str, set[str]]] = {}
         """By class or function, and by each of its functions and what else it has."""
+        self.generators: dict[str, object] = {}
+        """Generators that are not the global ones, by where they are held."""
         # Which keeps them, so that no other object gets their number.
         self._seen: dict[int, object] = {}
         self._codes: set[int] = set()
@@ -100,6 +106,10 @@ class ReachedCode:
         held = [kind, *attributes.values()]
         for name, item in attributes.items() if is_own else ():
             self._read(kind.__name__, name, _texts_in(item))
+        for name, item in attributes.items():
+            self._note(f"{kind.__name__}.{name}", item)
+            if is_own:
+                self._read(kind.__name__, name, _texts_in(item))
         if is_really(value, functools.partial):
             held += [value.func, value.args, value.keywords]
         elif is_really(value, types.MethodType | types.BuiltinMethodType):
@@ -134,7 +144,19 @@ class ReachedCode:
             held += self._globals(names, known, _builtins_in(codes, known))
             self._read(owner, function.__name__, [*names, *_texts_in(held)])
         for value in held:
+            self._note(function.__qualname__, value)
             self._add(value, 0)
+
+    def _note(self, held_by: str, value: object) -> None:
+        """Note the generators that are held somewhere, also in a list or dictionary there."""
+        is_short = is_container(value) and size_of(value) <= LONG
+        for item in [item for _, item in entries(value)] if is_short else [value]:
+            if not issubclass(type(item), GENERATORS):
+                continue
+            known = (*_GLOBAL, *torch.cuda.default_generators, *self.generators.values())
+            if not any(item is each for each in known):
+                several = sum(name.partition(" ")[0] == held_by for name in self.generators)
+                self.generators[f"{held_by} ({several + 1})" if several else held_by] = item
 
     def _read(self, owner: str, name: str, found: Iterable[str]) -> None:
         if names := {*found}:

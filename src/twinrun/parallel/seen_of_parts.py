@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import torch
+from torch.nn.modules.loss import _Loss
 from torchmetrics import Metric
 from torchmetrics.aggregation import BaseAggregator, MeanMetric
 from torchmetrics.metric import jit_distributed_available
@@ -181,3 +182,34 @@ def seen_of_parts(
             f"in part, {setting} has hooks of gradients ({some(hooked)}) see those of each {part}: "
             f"what is not linear in them, such as a clamp, is not that of the mini-batch"
         )
+    yield from _no_means(module, setting, part)
+
+
+def _no_means(module: torch.nn.Module, setting: str, part: str) -> Iterator[str]:
+    """Say which layers of torch's make of samples what is no mean over them."""
+    layers = dict(module.named_modules())
+    embeddings = torch.nn.Embedding | torch.nn.EmbeddingBag
+    scaled = [
+        name
+        for name, each in layers.items()
+        if isinstance(each, embeddings) and each.scale_grad_by_freq
+    ]
+    if scaled:
+        yield (
+            f"in part, {setting} has layers ({some(scaled)}) divide gradients by how often an "
+            f"index comes in each {part}, and not in the mini-batch (scale_grad_by_freq)"
+        )
+    losses = [
+        name for name, each in layers.items() if isinstance(each, _Loss) and _is_no_mean(each)
+    ]
+    if losses:
+        yield (
+            f"in part, {setting} takes a loss of each {part} for a mean over samples, and "
+            f"{some(losses)} is none: a sum, or a mean that weights of classes divide"
+        )
+
+
+def _is_no_mean(loss: _Loss) -> bool:
+    is_divided = isinstance(loss, torch.nn.CrossEntropyLoss | torch.nn.NLLLoss)
+    is_weighted = is_divided and loss.weight is not None and loss.reduction == "mean"
+    return loss.reduction == "sum" or is_weighted

@@ -10,10 +10,10 @@ from pytorch_lightning.strategies import DDPStrategy
 from twinrun.checkpoint.stop_request import Stop
 from twinrun.checkpoint.together import Alone, Together
 from twinrun.config.definitions import Variant
-from twinrun.errors import TwinrunError
 from twinrun.parallel.agreed_checkpoints import AgreedCheckpoints
 from twinrun.parallel.batch_norm import JoinedBatchNorm
 from twinrun.parallel.batch_sharding import ShardedBatches, shard_training
+from twinrun.parallel.early_refusals import EarlyRefusals
 from twinrun.parallel.early_steps import EarlySteps
 from twinrun.parallel.epoch_samples import samples_drawn
 from twinrun.parallel.fixed_buckets import ExchangingStrategy
@@ -21,7 +21,6 @@ from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_batch_tracer import WholeBatchTracer
 from twinrun.parallel.workers import Workers
-from twinrun.trace.fingerprints import fingerprint
 from twinrun.trace.step_tracer import Tracer
 
 
@@ -82,7 +81,8 @@ class _SeveralWorkers(Team):
         self._whole_batch = WholeBatch(workers, sharded, stop, statistics)
         self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
-        self.callbacks = [draws, self._whole_batch, EarlySteps(self._whole_batch)]
+        early = EarlySteps(self._whole_batch)
+        self.callbacks = [draws, self._whole_batch, early, EarlyRefusals(workers)]
         self.together = AgreedCheckpoints(workers, draws, self._whole_batch, sharded)
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
         # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.
@@ -134,26 +134,3 @@ def join_team(
     )
     joins = variant.batch_norm == "joined"
     return _SeveralWorkers(workers, module, sharded, stop, draws, joins_batch_norm=joins)
-
-
-def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
-    """Make sure that all workers have trained the same network.
-
-    Raises:
-        TwinrunError: at the first worker, if a parameter differs.
-    """
-    if workers.count == 1:
-        return
-    own = {name: fingerprint(parameter) for name, parameter in module.named_parameters()}
-    # DDP sums gradients and never compares parameters: a drift would stay unseen.
-    for rank, other in enumerate(workers.collect(own)):
-        for name in own:
-            if other[name] != own[name]:
-                raise TwinrunError(
-                    f"devices: {name} of worker {rank + 1} is not that of worker 1 after the "
-                    f"training; neither the optimizer's step, nor a change of weights in the "
-                    f"forward pass (max_norm of an embedding, say), nor gradients that a module "
-                    f"computes by itself (by torch.autograd.grad, or by a backward pass "
-                    f"of its own: nothing sums them over the workers) may depend on a worker's "
-                    f"shard"
-                )

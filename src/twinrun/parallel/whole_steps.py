@@ -15,6 +15,7 @@ from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.returned_loss import loss_of
 from twinrun.trace.step_tracer import Tracer
+from twinrun.wording import some
 
 
 class WholeSteps(Tracer):
@@ -26,16 +27,23 @@ class WholeSteps(Tracer):
         moved: MovedTensors,
         sizes: LoggedSizes,
         drawn: DrawnInSteps,
+        of_last: set[str],
     ) -> None:
         super().__init__()
         self._made, self._moved, self._sizes = made, moved, sizes
-        self._drawn = drawn
+        self._drawn, self._of_last = drawn, of_last
         self._losses: list[torch.Tensor | None] = []
         self._is_ending = self._has_gaps = False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what steps draw."""
         self._drawn.watch(trainer)
+
+    def on_before_backward(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor
+    ) -> None:
+        """End the part of a step that draws for samples."""
+        self._drawn.begin_backward()
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -85,15 +93,25 @@ class WholeSteps(Tracer):
             )
         aggregated = aggregated_by(module)
         yield from seen_of_parts(module, aggregated, setting="accumulate", part="micro-batch")
-        drawn = self._drawn.sentence("accumulate", "micro-batch")
-        for sentence in (self._moved.sentence, self._sizes.sentence("accumulate"), drawn):
+        if self._of_last:
+            yield (
+                f"in part, accumulate gives hooks ({some(sorted(self._of_last))}) what "
+                f"training_step returns of the last micro-batch, but for the loss"
+            )
+        for sentence in (self._moved.sentence, self._sizes.sentence("accumulate")):
             if sentence is not None:
                 yield sentence
+        yield from self._drawn.sentences("accumulate", "micro-batch")
+
+    def of_batches(self) -> Iterator[str]:
+        """Say in what mini-batches may be others."""
+        yield from self._drawn.of_batches("accumulate", "micro-batch")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, and what is not of the whole mini-batches."""
         own = {"sizes": self._sizes.state(), "moved": self._moved.state(), "gaps": self._has_gaps}
-        return {**super().state_dict(), **own, "drawn": self._drawn.state()}
+        more = {"drawn": self._drawn.state(), "of_last": sorted(self._of_last)}
+        return {**super().state_dict(), **own, **more}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what a checkpoint has of it."""
@@ -102,3 +120,4 @@ class WholeSteps(Tracer):
         self._moved.load(state_dict["moved"])
         self._has_gaps = state_dict["gaps"]
         self._drawn.load(state_dict["drawn"])
+        self._of_last.update(state_dict.get("of_last", ()))  # one of an older version has none

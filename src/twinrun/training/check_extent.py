@@ -53,6 +53,6 @@ def check_extent(
         least = most - batches + 1 if every else batches * (epochs - 1) + 1
     if not least <= steps <= most:
         raise TwinrunError(
-            f"devices: {epochs} epochs are {most} steps, but {steps} were taken; a hook that ends "
-            f"an epoch (on_train_batch_start returns -1) needs devices: 1"
+            f"devices: {epochs} epochs are {most} steps, but {steps} were taken; train with "
+            f"devices: 1"
         )

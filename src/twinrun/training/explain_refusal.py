@@ -29,8 +29,9 @@ def explain_refusal(error: Exception, variant: str) -> None:
     if "not used in producing" in text:
         raise TwinrunError(
             f"variants.{variant}.devices: the module has parameters that the loss does not use, "
-            f"in a step or at one of the workers; freeze those that it never uses "
-            f"(requires_grad_(False)), or train with devices: 1"
+            f"in a step or at one of the workers, as where a layer is left out by chance "
+            f"(LayerDrop, `if torch.rand(()) < p`): each worker draws random numbers of its own; "
+            f"freeze those that it never uses (requires_grad_(False)), or train with devices: 1"
         ) from error
     if "more than 1 value per channel" in text:
         raise TwinrunError(

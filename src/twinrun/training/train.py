@@ -28,7 +28,7 @@ from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, Variant
 from twinrun.errors import JobError, TwinrunError, sentence_of
-from twinrun.parallel.team import check_same_parameters
+from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
@@ -114,7 +114,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
             trainer, module, data, last, run.identity.variant, variant, is_result, stop
         )
         fit_seconds, steps = clock.stop(), team.tracer.steps
-        check_same_parameters(module, workers)
+        check_same_parameters(module, workers, "after the training")
         is_whole = stop.reason is None and failure is None
         lacks_models = last is not None and not was_stopped and are_missing(trainer)
         # Now: a test would give the Trainer no optimizers, and may add to the module.
