@@ -1,65 +1,94 @@
-"""Fingerprints of what a training moves and neither its module nor Lightning's optimizers hold.
+"""What requires gradients and neither a module nor Lightning's optimizers hold, wherever it lies.
 
 A plain object may hold a network and an optimizer, and so may a closure, a module of Python or a
 library's own store. Objects in attributes are walked, which names what they hold. Besides, Python's
 garbage collector knows every optimizer and every tensor with a gradient, wherever it lies: these
-are named by class and shape.
+are named by class and shape. Of such a tensor nobody knows why it is there: a thread, a failure or
+a figure may hold the input of one step, by chance. So only those count that were there where the
+training began.
 """
 
 import gc
-from collections.abc import Iterator, Sequence
-from typing import cast
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
 
 import torch
-import xxhash
 
 from twinrun.containers import attributes_of, entries, is_container, is_really, shown, size_of
 from twinrun.parameters import parameters_of
 from twinrun.set_attributes import own_of_module
-from twinrun.trace.fingerprints import fingerprint
 
 _DEEPEST, _MOST = 8, 64  # objects and lists inside each other; more items are data, not layers
 _MOST_OBJECTS = 10_000  # that are walked
-_UNSEEN = -1  # in place of a fingerprint
 _OF_OTHERS = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.", "builtins.")
 
+Alive: TypeAlias = Mapping[int, weakref.ref[torch.Tensor]]
+"""Tensors that were there at some time, by `id`."""
 
-def prints_not_held(
-    module: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
-) -> dict[str, str]:
-    """Fingerprint the tensors that require gradients and are not among `parameters_of`, by name.
 
-    Several of one name count as one, whatever their order. It is empty of what cannot be looked at.
+@dataclass(frozen=True, kw_only=True)
+class HeldElsewhere:
+    """Tensors by name; several of one name have no order."""
+
+    reached: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+    """Attributes of the module lead to them."""
+    in_memory: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+    """Found by the garbage collector alone."""
+    made_later: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+    """Likewise, and held by no optimizer: they may be no weights, and be there by chance."""
+
+
+def held_elsewhere(
+    module: torch.nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    alive: Alive | None = None,
+) -> HeldElsewhere:
+    """Find the tensors that require gradients and are not among `parameters_of`.
+
+    Args:
+        module: that is trained.
+        optimizers: Lightning's.
+        alive: of `leaves_alive` where the training began; None: nobody has looked.
 
     >>> module = torch.nn.Linear(2, 1)
     >>> module.scale = torch.ones((), requires_grad=True)
     >>> module.apart = [torch.nn.Linear(2, 1, bias=False)]
-    >>> {"apart[0].weight", "scale"} <= prints_not_held(module, []).keys()
-    True
+    >>> sorted(held_elsewhere(module, []).reached)
+    ['apart[0].weight', 'scale']
     >>> optimizer = torch.optim.SGD([module.scale, *module.parameters()])
-    >>> "scale" in prints_not_held(module, [optimizer])
-    False
+    >>> sorted(held_elsewhere(module, [optimizer]).reached)
+    ['apart[0].weight']
     """
     known = {id(parameter) for parameter in parameters_of(module, optimizers).values()}
-    found: dict[str, list[int]] = {}
+    found = HeldElsewhere()
     for name, tensor in _in_attributes(module, known):
-        found.setdefault(name, []).append(_print_of(tensor))
+        found.reached.setdefault(name, []).append(tensor)
     # A second look behind a collection: what waits to be collected is chance.
     if any(True for _ in _anywhere(set(known))):
         gc.collect()
-        for name, tensor in _anywhere(known):
-            found.setdefault(name, []).append(_print_of(tensor))
-    return {
-        name: "" if _UNSEEN in prints else xxhash.xxh3_64_hexdigest(repr(sorted(prints)).encode())
-        for name, prints in sorted(found.items())
-    }
+        for name, tensor, is_bare in _anywhere(known):
+            is_late = is_bare and alive is not None and not _was_there(tensor, alive)
+            of = found.made_later if is_late else found.in_memory
+            of.setdefault(name, []).append(tensor)
+    return found
 
 
-def _print_of(tensor: torch.Tensor) -> int:
-    try:
-        return fingerprint(tensor)
-    except Exception:  # of a subclass, which may refuse anything: no reason to lose the training
-        return _UNSEEN
+def leaves_alive() -> Alive:
+    """Return all tensors of the process that may be weights."""
+    kinds = _tensor_kinds()
+    with torch._C.DisableTorchFunctionSubclass():
+        return {
+            id(each): weakref.ref(each)
+            for each in gc.get_objects()
+            if id(type(each)) in kinds and each.is_leaf and each.requires_grad
+        }
+
+
+def _was_there(tensor: torch.Tensor, alive: Alive) -> bool:
+    held = alive.get(id(tensor))
+    return held is not None and held() is tensor
 
 
 def _in_attributes(module: torch.nn.Module, known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -112,13 +141,11 @@ def _of_optimizer(
             yield f"{path}, group {number}, parameter {index}", parameter
 
 
-def _anywhere(known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield what any optimizer of the process holds, then what has a gradient; each once."""
-    optimizers, kinds = _kinds_of(torch.optim.Optimizer), _kinds_of(torch.Tensor)
-    # Those of torch's own compiler stand for others. By `id`: a class may have no hash.
-    tensors = {key for key, kind in kinds.items() if not kind.__module__.startswith("torch._")}
+def _anywhere(known: set[int]) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """Yield what any optimizer of the process holds, then, as True, what has a gradient."""
+    optimizers = _kinds_of(torch.optim.Optimizer)
     # By the class: to ask each of half a million objects takes seconds.
-    wanted = {*optimizers, *tensors}
+    wanted = {*optimizers, *_tensor_kinds()}
     every = [each for each in gc.get_objects() if id(type(each)) in wanted]
     for each in every:
         if id(type(each)) in optimizers:
@@ -126,7 +153,7 @@ def _anywhere(known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
             for where, tensor in _of_optimizer(cast("torch.optim.Optimizer", each), name):
                 if id(tensor) not in known:
                     known.add(id(tensor))
-                    yield where, tensor
+                    yield where, tensor, False
     # A subclass may have a meaning of its own for what it is asked.
     with torch._C.DisableTorchFunctionSubclass():
         for each in every:
@@ -135,7 +162,14 @@ def _anywhere(known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
             tensor = cast("torch.Tensor", each)
             if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None:
                 known.add(id(tensor))
-                yield f"a tensor of shape {list(tensor.shape)}", tensor
+                yield f"a tensor of shape {list(tensor.shape)}", tensor, True
+
+
+def _tensor_kinds() -> set[int]:
+    """Return the classes of tensors that may be weights, by `id`: a class may have no hash."""
+    kinds = _kinds_of(torch.Tensor)
+    # Those of torch's own compiler stand for others.
+    return {key for key, kind in kinds.items() if not kind.__module__.startswith("torch._")}
 
 
 def _kinds_of(kind: type) -> dict[int, type]:

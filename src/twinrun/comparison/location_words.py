@@ -13,6 +13,7 @@ from twinrun.comparison.ulps import MOST_ULP
 from twinrun.config.definitions import Training
 from twinrun.formatting import count, plural
 from twinrun.trace.op_rows import Phase
+from twinrun.wording import some
 
 PHASES: dict[Phase, str] = {
     "forward": "forward pass",
@@ -186,15 +187,21 @@ def _elsewhere(replayed: Replayed, quantity: str, run: Training) -> str:
 
 
 def strayed(replayed: Replayed) -> list[str]:
-    """Say that the training that led to the step was not the run's to the end, if so."""
-    earlier = replayed["earlier"]
-    if earlier is None:
-        return []
-    return [
-        f"The training that led to step {count(replayed['step'])} once more had diverged from the "
-        f"first run at step {count(earlier['step'])} ({earlier['quantity']}): the step was "
-        f"repeated from what that training had come to."
-    ]
+    """Say where a repeat did not begin as the run's step did, if so."""
+    step, earlier, said = count(replayed["step"]), replayed["earlier"], []
+    if earlier is not None:
+        said.append(
+            f"The training that led to step {step} once more had diverged from the first run at "
+            f"step {count(earlier['step'])} ({earlier['quantity']}): the step was repeated from "
+            f"what that training had come to."
+        )
+    if names := replayed["not_put_back"]:
+        said.append(
+            f"What the training moves and neither the module nor an optimizer of Lightning's "
+            f"holds ({some(names)}) was not put back for the repeats: it began them as a training "
+            f"begins, not as step {step} did."
+        )
+    return said
 
 
 def beginning(first: FirstDifference) -> str:
