@@ -190,17 +190,13 @@ def divergence(noise: str | Path, *, output: str | Path) -> None:
         else:
             log_axis(axes.yaxis)
         if table["half_a_seed"] is not None:
-            _half(axes, table.get("half_since"), table["half_a_seed"])
+            axes.axvline(table["half_a_seed"], color=INK, linestyle=(0, (1.5, 1)), linewidth=1)
+            axes.plot([], color=INK, linestyle=(0, (1.5, 1)), label="rounding is half a seed")
+            if "half_since" in table:  # nobody has looked between
+                unseen = (table["half_since"], table["half_a_seed"])
+                axes.axvspan(*unseen, color=INK, alpha=0.08, linewidth=0, label="it may be, before")
         whole_numbers(axes.xaxis)
         figure.legend(loc="outside lower left", ncols=1)
-
-
-def _half(axes: Axes, since: int | None, step: int) -> None:
-    """Mark the first step that is seen to have it, and those before it that nobody looked at."""
-    axes.axvline(step, color=INK, linestyle=(0, (1.5, 1)), linewidth=1)
-    axes.plot([], color=INK, linestyle=(0, (1.5, 1)), label="rounding is half a seed")
-    if since is not None:
-        axes.axvspan(since, step, color=INK, alpha=0.08, linewidth=0, label="it may be, before")
 
 
 def _without_distance(table: NoiseTable, *, has_steps: bool) -> str:
