@@ -293,6 +293,8 @@ def without(*roles, differed=0, likely="", op=OP, **first):
             [
                 "Step 3, done 2 times from its start, gave the same gradients (encoder.bias) every "
                 "time: the cause lies outside of the replayed step (a",
+                # Red before: of a hook that writes the optimizer's state no word.
+                "a schedule, a callback, a hook behind it, a value that the module keeps in an att",
                 "or it did not happen again (a race, the order of a set, which is another one in",
             ],
         ),

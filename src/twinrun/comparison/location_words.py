@@ -33,6 +33,10 @@ RESEED = (
 # How Python may have come by the values of an operation.
 READ = "of which Python had read a value"
 UNREAD = "what Python, NumPy or another library computes from a tensor's values is not traced"
+# By what tensors or draws come in another order.
+ORDERS = "the order of a set, or in which threads end, a branch of the code"
+# Where what a step does not decide may lie; a step ends before `on_train_batch_end`.
+OUTSIDE = "a schedule, a callback, a hook behind it, a value that the module keeps in an attribute"
 AT_RESUMPTION = "What a checkpoint does not hold may be the cause of what differs behind it."
 
 
@@ -62,7 +66,7 @@ def sentence_of(
         return (
             f"{name} was given other tensors {how_often}, of those that are the same in both: "
             f"which of them, or in which order, depends on something that the seed does not decide "
-            f"(the order of a set, a branch of the code)."
+            f"({ORDERS})."
         )
     if "numbers" in op:
         values = f" ({op['numbers'][0]} and {op['numbers'][1]})" if _is_short(op) else ""
@@ -90,8 +94,7 @@ def _of_draws(op: Operation, name: str, how_often: str) -> str:
     if op["differs_in"] == "tensors":
         return (
             f"{name} drew at another place {how_often}: the step does the same draws in another "
-            f"order, which depends on something that the seed does not decide (the order of a set, "
-            f"a branch of the code)."
+            f"order, which depends on something that the seed does not decide ({ORDERS})."
         )
     return (
         f"{name} drew other random numbers {how_often}, from a state of its generator that no "
@@ -163,9 +166,8 @@ def _because(first: FirstDifference) -> str:
     if "since" in first:
         unseen = f", a step that was not traced, from {count(first['since'])} on"
     return (
-        f": the cause lies outside of the replayed step (a schedule, a callback, a value that the "
-        f"module keeps in an attribute{unseen}), or it did not happen again (a race, the order of "
-        f"a set, which is another one in each process)"
+        f": the cause lies outside of the replayed step ({OUTSIDE}{unseen}), or it did not happen "
+        f"again (a race, the order of a set, which is another one in each process)"
     )
 
 
