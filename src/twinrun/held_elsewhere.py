@@ -82,13 +82,21 @@ def leaves_alive() -> Alive:
         return {
             id(each): weakref.ref(each)
             for each in gc.get_objects()
-            if id(type(each)) in kinds and each.is_leaf and each.requires_grad
+            if id(type(each)) in kinds and _may_be_weight(each)
         }
 
 
 def _was_there(tensor: torch.Tensor, alive: Alive) -> bool:
     held = alive.get(id(tensor))
     return held is not None and held() is tensor
+
+
+def _may_be_weight(tensor: torch.Tensor) -> bool:
+    try:
+        return tensor.is_leaf and tensor.requires_grad
+    # A view that was made without gradients, and its base written to with them, is asked nothing.
+    except Exception:
+        return False
 
 
 def _in_attributes(module: torch.nn.Module, known: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -107,7 +115,7 @@ def _trainable(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield what requires gradients; of objects attributes alone are asked, and no property."""
     if is_really(value, torch.Tensor):
-        if value.requires_grad and value.is_leaf:
+        if _may_be_weight(value):
             yield path, value
     elif is_really(value, torch.nn.Module):
         for name, parameter in value.named_parameters():
@@ -160,7 +168,7 @@ def _anywhere(known: set[int]) -> Iterator[tuple[str, torch.Tensor, bool]]:
             if id(type(each)) in optimizers or id(each) in known:
                 continue
             tensor = cast("torch.Tensor", each)
-            if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None:
+            if _may_be_weight(tensor) and tensor.grad is not None:
                 known.add(id(tensor))
                 yield f"a tensor of shape {list(tensor.shape)}", tensor, True
 

@@ -81,6 +81,18 @@ def test_a_tensor_of_one_step_that_somebody_still_holds_is_not_compared():
     assert not any(each["is_reached"] for each in found.values())
 
 
+def test_a_view_that_may_not_be_asked_ends_no_training():
+    """Red before: "A view was created in no_grad mode and its base ... has been modified"."""
+    module, base = torch.nn.Linear(1, 1), torch.zeros(2)
+    with torch.no_grad():
+        module.part = base[:1]
+    base.add_(torch.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        assert module.part.is_leaf
+    assert id(module.part) not in leaves_alive()
+    assert "part" not in prints_not_held(module, [])
+
+
 def test_a_pair_that_trains_another_network_beside_its_own_differs(tmp_path):
     """Red before: `equal`, and nothing beside it, of a pair that ended in other weights."""
     workload = {**WORKLOAD, "module": "training_apart:Beside", "epochs": 1}

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_flatten_with_path
 
 from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.acceleration.roundings import EPSILONS, epsilon_of, perturb
-from twinrun.held_elsewhere import held_elsewhere
+from twinrun.held_elsewhere import Alive, held_elsewhere, leaves_alive
 from twinrun.optimizer_attributes import values_beside
 from twinrun.parameters import parameters_of
 from twinrun.returned_loss import loss_of
@@ -49,13 +49,15 @@ class Recorder(pl.Callback):
         self._perturbation, self._draw = perturbation, draw
         self._initial: dict[str, torch.Tensor] = {}
         self._is_updated = False
+        self._alive: Alive | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Change the initial weights, and see how the module has set torch."""
         accelerator = "cpu" if trainer.strategy.root_device.type == "cpu" else "gpu"
         self.epsilon = epsilon_of(str(trainer.precision), accelerator)
         parameters = parameters_of(pl_module, trainer.optimizers)
-        beside = _held_elsewhere(pl_module, trainer)
+        self._alive = leaves_alive()
+        beside = _held_elsewhere(pl_module, trainer, self._alive)
         if self._perturbation:  # in place
             inside = itertools.chain.from_iterable(beside.values())
             perturb([*parameters.values(), *inside], self._perturbation, self._draw)
@@ -102,7 +104,7 @@ class Recorder(pl.Callback):
             ("buffer", pl_module.named_buffers()),
         ):
             kept.update({f"{kind} {name}": _copy(tensor) for name, tensor in tensors})
-        for name, tensors in _held_elsewhere(pl_module, trainer).items():
+        for name, tensors in _held_elsewhere(pl_module, trainer, self._alive).items():
             kept[f"{PARAMETER}{name}"] = _joined(tensors)
         for name, before in self._initial.items():
             after = kept.get(f"{PARAMETER}{name}")
@@ -144,16 +146,16 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _held_elsewhere(
-    module: pl.LightningModule, trainer: pl.Trainer
+    module: pl.LightningModule, trainer: pl.Trainer, alive: Alive | None
 ) -> dict[str, list[torch.Tensor]]:
     """Name what the training may move and neither the module nor its optimizers hold.
 
-    A step in one piece gives such weights no gradient.
+    A step in one piece gives such weights no gradient. What may be there by chance is left out, as
+    in a pair of runs.
     """
-    found = held_elsewhere(module, trainer.optimizers)
-    return {
-        f"{name}, outside the module": of for name, of in (found.in_memory | found.reached).items()
-    }
+    found = held_elsewhere(module, trainer.optimizers, alive)
+    every = (found.in_memory | found.reached).items()
+    return {f"{name}, outside the module": tensors for name, tensors in every}
 
 
 def _joined(tensors: list[torch.Tensor]) -> torch.Tensor:
