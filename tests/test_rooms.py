@@ -36,6 +36,7 @@ ORDER = (
     *(
         "dataset_files",
         "artifacts",
+        "held_elsewhere",
         "optimizer_attributes",
         "values_inside",
         "set_attributes",

@@ -87,3 +87,29 @@ class Held(Small):
     def configure_optimizers(self):
         self.own = torch.optim.SGD([*self.parameters(), *self.kept[0].parameters()], lr=0.05)
         return self.own
+
+
+class Probe:
+    """A plain class with a network and an optimizer, which start from the seed."""
+
+    def __init__(self, width):
+        self.net = torch.nn.Linear(width, 1)
+        self.opt = torch.optim.SGD(self.net.parameters(), 0.1)
+
+
+class Probed(Small):
+    """Trains a probe of its features by the gradients that the loss of the step gives it."""
+
+    def __init__(self, width=8, learning_rate=0.05):
+        super().__init__(width, learning_rate)
+        self.probe = Probe(width)
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        found = self.probe.net(self.hidden(batch[0]).detach())
+        of_probe = (found - batch[1]).square().mean()
+        return loss + of_probe - of_probe.detach()
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.probe.opt.step()
+        self.probe.opt.zero_grad()

@@ -140,6 +140,16 @@ class PerturbedWeight(TypedDict):
     """The next number away from 0."""
 
 
+class NotHeld(TypedDict):
+    """How what a training may have moved, and neither its module nor its optimizers hold, ended."""
+
+    prints: list[str]
+    """Fingerprints of all tensors of a name, sorted; empty of one that cannot be looked at, or may
+    be there by chance."""
+    is_reached: bool
+    """Whether attributes of the module lead to it; else it was found in memory alone."""
+
+
 class CompilationCounts(TypedDict):
     """What torch's compiler did."""
 
@@ -214,9 +224,8 @@ class RunManifest(Origin):
     """Where the training departs from its variant."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into."""
-    not_held: dict[str, str]
-    """Fingerprints at the end of what requires gradients and neither the module nor its optimizers
-    hold, by name; empty of a tensor that cannot be looked at."""
+    not_held: dict[str, NotHeld]
+    """What requires gradients and neither the module nor its optimizers hold, by name."""
     no_result: str | None
     """Why what is measured of the network is no result: its weights are NaN, say. None if it
     computes numbers."""

@@ -35,6 +35,7 @@ FINDING = {"differed": True, "suspect": None}
 FIRED = {
     "step": 3,
     "earlier": None,
+    "not_put_back": [],
     "repeats": 1,
     "differed": 1,
     "findings": [{"role": "origin", "op": OP | {"position": 1}} | FINDING],
@@ -114,6 +115,19 @@ def test_one_training_leads_to_the_step_and_where_it_strayed_is_said(tmp_path, m
     assert asked == [("save_start", 3), ("replay", None), ("replay", None)]
     assert (found["answer"], found["step"]) == ("located", 3)
     assert "had diverged from the first run at step 2 (loss): the step was rep" in found["sentence"]
+
+
+def test_weights_that_a_repeat_does_not_begin_with_are_named(tmp_path, monkeypatch):
+    """Red before: nothing said that the step was done with another network beside the module."""
+
+    def launch(function, arguments, *_):
+        if "found" in arguments:
+            artifacts.write_json(arguments["found"], FIRED | {"not_put_back": ["agent.net.weight"]})
+
+    monkeypatch.setattr("twinrun.comparison.locate.launch", launch)
+    found, _ = located(tmp_path, [(3, "gradients", "encoder.bias")])
+    end = "it began them as a training begins, not as step 3 did."
+    assert found["sentence"].endswith(f"(agent.net.weight) was not put back for the repeats: {end}")
 
 
 def no_process(*_, **__):
@@ -279,6 +293,8 @@ def without(*roles, differed=0, likely="", op=OP, **first):
             [
                 "Step 3, done 2 times from its start, gave the same gradients (encoder.bias) every "
                 "time: the cause lies outside of the replayed step (a",
+                # Red before: of a hook that writes the optimizer's state no word.
+                "a schedule, a callback, a hook behind it, a value that the module keeps in an att",
                 "or it did not happen again (a race, the order of a set, which is another one in",
             ],
         ),

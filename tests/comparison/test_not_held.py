@@ -14,7 +14,12 @@ from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import read_comparisons
 from twinrun.run_files import end_of, read_run
 
-ONE, OTHER = ({"agent.net.weight": print_, "scale": "0a"} for print_ in ("0b", "0c"))
+
+def held(*prints, is_reached=True):
+    return {"prints": list(prints), "is_reached": is_reached}
+
+
+ONE, OTHER = ({"agent.net.weight": held(print_), "scale": held("0a")} for print_ in ("0b", "0c"))
 
 
 def untrained(folder, repeat, **options):
@@ -36,7 +41,7 @@ def test_weights_outside_the_module_that_end_alike_are_named_beside_equal(tmp_pa
     assert "at the end alone" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
 
 
-@pytest.mark.parametrize("other", [OTHER, {"scale": "0a"}])
+@pytest.mark.parametrize("other", [OTHER, {"scale": held("0a")}])
 def test_weights_outside_the_module_that_end_otherwise_differ(tmp_path, other):
     """Red before: `equal`, and that they were not compared."""
     runs = [write_run(tmp_path, 1, changes={"not_held": ONE})]
@@ -51,7 +56,7 @@ def test_weights_outside_the_module_that_end_otherwise_differ(tmp_path, other):
 
 def test_of_a_pair_without_parameters_none_is_counted(tmp_path):
     """Red before: `equal, 0 of 0 parameters differ; no step changes a parameter`."""
-    changes = [{"not_held": held} for held in (ONE, OTHER)]
+    changes = [{"not_held": beside} for beside in (ONE, OTHER)]
     first = untrained(tmp_path, 1, parameters={}, changes=changes[0])
     second = untrained(tmp_path, 2, parameters={}, changes=changes[1])
     row = verdicts(tmp_path, first, second)["repeats"]
@@ -62,9 +67,27 @@ def test_of_a_pair_without_parameters_none_is_counted(tmp_path):
 
 
 def test_what_cannot_be_looked_at_is_said_not_to_be_compared(tmp_path):
-    row = verdicts(tmp_path, *pair(tmp_path, changes={"not_held": {"odd": ""}}))["repeats"]
+    row = verdicts(tmp_path, *pair(tmp_path, changes={"not_held": {"odd": held("")}}))["repeats"]
     assert row["answer"] == "equal"
     assert row["measured"].endswith("could not be compared (1 tensor: odd)")
+
+
+@pytest.mark.parametrize("other", [{}, {"a tensor": held("0a", "0b", is_reached=False)}])
+def test_tensors_whose_number_may_be_chance_are_named_and_no_difference(tmp_path, other):
+    """Red before: `differs`, since a thread of one of the runs still held a tensor."""
+    one = {"a tensor": held("0a", is_reached=False)}
+    runs = [write_run(tmp_path, 1, changes={"not_held": one})]
+    runs.append(write_run(tmp_path, 2, changes={"not_held": other}))
+    row = verdicts(tmp_path, *runs)["repeats"]
+    assert row["answer"] == "equal"
+    assert row["measured"].endswith("could not be compared (1 tensor: a tensor)")
+
+
+def test_what_could_not_be_compared_makes_no_other_training_of_one(tmp_path):
+    """Red before: a tensor that is there by chance let an expected fingerprint fail."""
+    chance = {"a tensor": held("", is_reached=False)}
+    runs = [write_run(tmp_path, 1, changes={"not_held": of}) for of in ({}, chance)]
+    assert len({end_of(read_run(run)) for run in runs}) == 1
 
 
 @pytest.mark.parametrize("buffers", [{}, {"codes": torch.ones(3)}])
@@ -115,8 +138,8 @@ def test_buffers_alone_are_compared(tmp_path):
 
 def test_seeds_that_end_in_other_weights_outside_the_module_are_other_trainings(tmp_path):
     runs = [
-        write_run(tmp_path / str(seed), repeat, changes={"seed": seed, "not_held": held})
-        for seed, held in ((1, ONE), (2, OTHER))
+        write_run(tmp_path / str(seed), repeat, changes={"seed": seed, "not_held": beside})
+        for seed, beside in ((1, ONE), (2, OTHER))
         for repeat in (1, 2)
     ]
     files = {key: tmp_path / key for key in ("summary", "tensors", "steps")}

@@ -22,6 +22,8 @@ from twinrun.gate import costs, expected_fingerprints, gate
 from twinrun.gate import outcome as outcomes
 from twinrun.gate.expected_fingerprints import movements
 from twinrun.gate.gate import EXIT_CODES, main, require
+from twinrun.gate.judged import hashes_of
+from twinrun.gate.outcome import read_outcome, write_outcome
 from twinrun.timing import summary
 from twinrun.verdicts.rows import KEYS, write_rows
 
@@ -117,10 +119,25 @@ def write_run(
     return str(path)
 
 
+def write_rounds(folder, timing):
+    """Write rounds whose ratios are those of a timing: six, whose interval is all of them."""
+    rows = []
+    for ratio in timing["ratios"]:
+        middle, low, high = (ratio[key] for key in ("time_ratio", "low", "high"))
+        for number, value in enumerate((low, middle, middle, middle, middle, high)):
+            row = {"size": ratio["size"], "phase": ratio["phase"], "round": number, "steps": 1}
+            rows += [row | {"variant": timing["baseline"], "seconds": 1.0}]
+            rows += [row | {"variant": ratio["variant"], "seconds": value}]
+    columns = ["variant", "size", "phase", "round", "steps", "seconds"]
+    table = pd.DataFrame(rows, columns=columns)
+    artifacts.write_csv(folder / "timing.csv", table.drop_duplicates(columns[:4]))
+
+
 def judge(folder, requirements, *, rows=(), timing=COST, runs=(), rests_on=(), behind=()):
     """Write the outcome of requirements."""
     write_rows(folder / "verdicts.csv", rows)
     summary.write(folder / "timing.json", timing)
+    write_rounds(folder, timing)
     write_matrix(folder / "matrix.json")
     require(
         requirements,
@@ -350,7 +367,7 @@ def test_a_variant_whose_cost_has_no_ratio_has_a_line(tmp_path, answer, capsys):
 def test_the_cost_is_that_of_a_training_step(tmp_path, phase, other):
     """Another phase neither fails a step that is cheap, nor passes one that is dear."""
     (train,) = COST["ratios"]
-    beside = train | {"phase": phase, "time_ratio": other}
+    beside = train | {"phase": phase, "time_ratio": other, "low": other, "high": other}
     for ratios, expected in (
         ([beside, train], ("pass", "fail")),
         ([beside], ("not comparable", "not comparable")),
@@ -376,8 +393,8 @@ def test_each_ratio_has_its_line_and_the_digits_that_decide(
 ):
     """Red at b8e0cc1: "fail: <= 1.25: 1.25", and the largest ratio named as too small."""
     ratios = [
-        COST["ratios"][0] | {"variant": variant, "time_ratio": ratio}
-        for variant, ratio in (("deterministic", 1.2504), ("on_gpu", 0.5))
+        COST["ratios"][0] | {"variant": variant, "time_ratio": ratio, "low": low}
+        for variant, ratio, low in (("deterministic", 1.2504, 1.1), ("on_gpu", 0.5, 0.5))
     ]
     timing = COST | {"ratios": ratios, "medians": [*COST["medians"], median("on_gpu")]}
     assert outcome(tmp_path, {"determinism_cost": limit}, timing=timing) == expected
@@ -689,3 +706,17 @@ def test_mistakes_of_what_is_required_are_told_at_once():
     assert "require.determinism_cost: 1.25 is not a limit" in str(raised.value)
     assert "require.deterministic_pairs: unknown key" in str(raised.value)
     assert "require.matrix: needs the study matrix" in str(raised.value)
+
+
+@pytest.mark.parametrize("file", ["timing.json", "timing.csv"])
+def test_a_timing_that_was_altered_does_not_pass_when_judged_again(tmp_path, capsys, file):
+    """Red before: judged as it was found, a ratio that no round gives passed."""
+    judge(tmp_path, {"determinism_cost": "<= 1.25"})
+    altered = (tmp_path / file).read_text().replace("1.2", "1.3")
+    judge(tmp_path, {"determinism_cost": "<= 1.5"})  # writes both anew
+    (tmp_path / file).write_text(altered)
+    gate_file = read_outcome(tmp_path / "gate.json")
+    judged = hashes_of([tmp_path / "timing.json"])
+    write_outcome(tmp_path / "gate.json", {**gate_file, "judged": judged})
+    assert main([str(tmp_path / "gate.json")]) == EXIT_CODES["not comparable"]
+    assert "of whose rounds it is, has changed" in capsys.readouterr().out

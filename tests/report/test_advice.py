@@ -417,6 +417,15 @@ class TestRepeats:
             "deterministic: true"
         )
 
+    def test_a_race_that_was_seen_is_told_before_the_chance_that_it_is(self):
+        """Red before: of runs that share their weights, chance was told and the race was not."""
+        pairs, runs = self.doubted("abbb")
+        at = self.located(op="aten::mul", source="m.py:4", differs_in="inputs", numbers=["3", "4"])
+        at["suspect"] = {"op": self.located()["op"], "is_read": True, "fired": 9}
+        said = says(replace(repeated(pairs, locations=[at]), runs=runs))[0]
+        race, chance = "but they mend aten::index_put at m.py:3", "a run of each ended in the same"
+        assert 0 < said.index(race) < said.index(chance)
+
     def test_the_operation_of_most_seeds_is_told_of_these_alone(self):
         """Red before: that of the first seed was said of all."""
         pairs = [pair("nondeterministic", "differs", seed=seed) for seed in (1, 2, 3)]

@@ -124,6 +124,19 @@ def test_the_figure_of_divergence_says_what_it_rests_on(tmp_path, answers, steps
     assert note in Drawing(tmp_path / "divergence.svg").texts
 
 
+def test_the_figure_of_divergence_marks_steps_that_nobody_looked_at(tmp_path):
+    """Red before: a line at the first step that was seen, as if it began there."""
+    path = tmp_path / "noise.json"
+    rows = [{"kind": "seed", "label": "x", "step": n, "relative_l2": 0.1} for n in (10, 20)]
+    artifacts.write_csv(path.with_suffix(".steps.csv"), pd.DataFrame(rows))
+    write_noise(path, table() | {"half_a_seed": 20})
+    divergence(path, output=tmp_path / "divergence.svg")
+    assert "it may be, before" not in Drawing(tmp_path / "divergence.svg").texts
+    write_noise(path, table() | {"half_a_seed": 20, "half_since": 11})
+    divergence(path, output=tmp_path / "divergence.svg")
+    assert "it may be, before" in Drawing(tmp_path / "divergence.svg").texts
+
+
 class Page:
     """A page that was read back."""
 

@@ -13,6 +13,8 @@ from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.training.contract import deviations
 
 COUNT = itertools.count()
+# Red before: of memory that nothing has written it was said that something is drawn.
+UNDECIDED = "something is drawn without the seed, or memory is read that nothing has written (`"
 
 
 class Unseeded(Small):
@@ -100,7 +102,7 @@ def found(module=Small, data=Points, monkeypatch=None):
     [
         (Small, Points, []),
         (MadeLate, Points, []),
-        (Unseeded, Points, ["the same seed gives other initial weights"]),
+        (Unseeded, Points, [f"the same seed gives other initial weights: {UNDECIDED}"]),
         (SeedingItself, Points, ["another seed gives the same initial weights"]),
         (HalfZero, Points, ["the first step leaves unchanged: hidden.weight, hidden.bias"]),
         (Undeterministic, Points, ["a deterministic variant cannot train it: put_"]),

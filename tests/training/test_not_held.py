@@ -6,16 +6,16 @@ import pytest
 import torch
 from comparing import compared
 from example_trainings import VARIANT, WORKLOAD, arguments
-from training_apart import GLOBAL, Beside, Held
+from training_apart import GLOBAL, Beside, Held, by_hand
 
-from twinrun import run_files
+from twinrun import held_elsewhere, run_files
+from twinrun.held_elsewhere import leaves_alive
 from twinrun.process.launching import environment_of, launch
-from twinrun.training import not_held
 from twinrun.training.not_held import prints_not_held
 
 
 def test_the_examples_in_the_docstrings():
-    assert doctest.testmod(not_held).failed == 0
+    assert doctest.testmod(held_elsewhere).failed == 0
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,31 @@ def test_no_property_is_asked_and_no_circle_walked_twice():
     module = torch.nn.Linear(1, 1)
     module.asked = Asked()
     assert "asked.many[0]" in prints_not_held(module, [])
+
+
+def test_a_tensor_of_one_step_that_somebody_still_holds_is_not_compared():
+    """Red before: two trainings that repeat differed, by what a thread or a failure had kept."""
+    module, kept = torch.nn.Linear(4, 1), by_hand()
+    alive = leaves_alive()
+    kept(torch.ones(2, 4), torch.ones(2, 1))
+    image = torch.rand(3, 4, requires_grad=True)
+    module(image).sum().backward()
+    found = prints_not_held(module, [], alive)
+    assert found["a tensor of shape [4, 1]"]["prints"] != [""]
+    assert found["a tensor of shape [3, 4], made in the training"]["prints"] == [""]
+    assert not any(each["is_reached"] for each in found.values())
+
+
+def test_a_view_that_may_not_be_asked_ends_no_training():
+    """Red before: "A view was created in no_grad mode and its base ... has been modified"."""
+    module, base = torch.nn.Linear(1, 1), torch.zeros(2)
+    with torch.no_grad():
+        module.part = base[:1]
+    base.add_(torch.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        assert module.part.is_leaf
+    assert id(module.part) not in leaves_alive()
+    assert "part" not in prints_not_held(module, [])
 
 
 def test_a_pair_that_trains_another_network_beside_its_own_differs(tmp_path):

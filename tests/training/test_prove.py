@@ -128,6 +128,32 @@ def test_a_proof_says_what_it_rests_on():
     assert 10 <= own["judged"] < exact["judged"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"compile": "step"}, "parameter probe.net.weight, outside the module is .* off"),
+        ({"optimizer": "foreach"}, None),
+    ],
+    ids=str,
+)
+def test_weights_outside_the_module_are_compared(changes, refusal):
+    """Red before: a probe that no compiled step trained was proven, by the module's parameters."""
+    training = Training(
+        workload=Workload(**{**WORKLOAD, "module": "training_apart:Probed"}),
+        variant=Variant(**{**VARIANT, **changes}),
+        seed=1,
+        dataset=None,
+        search_path=[str(HERE)],
+    )
+    with traced_only():
+        if refusal is None:
+            own = prove(training)["legs"][-1]
+            assert own["parameters"] == {"judged": 6, "of": 6}
+        else:
+            with pytest.raises(TwinrunError, match=refusal):
+                prove(training)
+
+
 def test_what_only_rounding_decides_is_left_out():
     """The gradient of a bias before batch normalisation is rounding; Adam makes a step of it."""
     own = proof_of("BatchNorm", replace(STEP, compile="none", optimizer="foreach"))["legs"][1]

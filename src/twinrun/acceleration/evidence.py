@@ -1,5 +1,6 @@
 """What a short training leaves to be compared: losses, logs, and its state when it ends."""
 
+import itertools
 from dataclasses import dataclass, field
 
 import pytorch_lightning as pl
@@ -8,6 +9,7 @@ from torch.utils._pytree import tree_flatten_with_path
 
 from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.acceleration.roundings import EPSILONS, epsilon_of, perturb
+from twinrun.held_elsewhere import Alive, held_elsewhere, leaves_alive
 from twinrun.optimizer_attributes import values_beside
 from twinrun.parameters import parameters_of
 from twinrun.returned_loss import loss_of
@@ -47,15 +49,20 @@ class Recorder(pl.Callback):
         self._perturbation, self._draw = perturbation, draw
         self._initial: dict[str, torch.Tensor] = {}
         self._is_updated = False
+        self._alive: Alive | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Change the initial weights, and see how the module has set torch."""
         accelerator = "cpu" if trainer.strategy.root_device.type == "cpu" else "gpu"
         self.epsilon = epsilon_of(str(trainer.precision), accelerator)
         parameters = parameters_of(pl_module, trainer.optimizers)
+        self._alive = leaves_alive()
+        beside = _held_elsewhere(pl_module, trainer, self._alive)
         if self._perturbation:  # in place
-            perturb(parameters.values(), self._perturbation, self._draw)
+            inside = itertools.chain.from_iterable(beside.values())
+            perturb([*parameters.values(), *inside], self._perturbation, self._draw)
         self._initial = {name: _copy(tensor) for name, tensor in parameters.items()}
+        self._initial |= {name: _joined(tensors) for name, tensors in beside.items()}
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -97,9 +104,13 @@ class Recorder(pl.Callback):
             ("buffer", pl_module.named_buffers()),
         ):
             kept.update({f"{kind} {name}": _copy(tensor) for name, tensor in tensors})
+        for name, tensors in _held_elsewhere(pl_module, trainer, self._alive).items():
+            kept[f"{PARAMETER}{name}"] = _joined(tensors)
         for name, before in self._initial.items():
             after = kept.get(f"{PARAMETER}{name}")
-            if after is not None and not torch.equal(after, before):
+            if after is not None and not (
+                after.shape == before.shape and torch.equal(after, before)
+            ):
                 self.evidence.decisive.add(f"{PARAMETER}{name}")
         for index, optimizer in enumerate(trainer.optimizers):
             of = f"{STATE} {index + 1}" if len(trainer.optimizers) > 1 else STATE
@@ -132,3 +143,26 @@ class Recorder(pl.Callback):
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _held_elsewhere(
+    module: pl.LightningModule, trainer: pl.Trainer, alive: Alive | None
+) -> dict[str, list[torch.Tensor]]:
+    """Name what the training may move and neither the module nor its optimizers hold.
+
+    A step in one piece gives such weights no gradient. What may be there by chance is left out, as
+    in a pair of runs.
+    """
+    found = held_elsewhere(module, trainer.optimizers, alive)
+    every = (found.in_memory | found.reached).items()
+    return {f"{name}, outside the module": tensors for name, tensors in every}
+
+
+def _joined(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Return the values of tensors; of several of one name, whose order is not known, sorted.
+
+    What is sorted is no further apart than the tensors are in any order.
+    """
+    if len(tensors) == 1:
+        return _copy(tensors[0])
+    return torch.cat([_copy(tensor).double().flatten() for tensor in tensors]).sort().values

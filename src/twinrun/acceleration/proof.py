@@ -1,8 +1,8 @@
 """Whether fast steps compute what plain ones compute, but for rounding: what is compared, and how.
 
 A short training is done plain and fast, from the same seed, with the same batches. Compared are the
-loss and everything logged at every step and epoch, then parameters, buffers, the optimizers' state
-and what callbacks keep. It is done twice:
+loss and everything logged at every step and epoch, then parameters, buffers, the optimizers' state,
+what callbacks keep, and weights that neither the module nor those hold. It is done twice:
 
 in float64    traced, without generated code. Rounding is 2^-53 there, and another computation is as
               far off as in any precision

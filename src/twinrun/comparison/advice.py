@@ -32,11 +32,13 @@ ADVICE: dict[Cause, str] = {
     "backward": "look for an operation of the backward pass that is not reproducible, or is given "
     "a value that the seed does not decide (a hook of a gradient, a clock)",
     "collective": "look at the exchange of gradients between the workers",
-    "optimizer": "look at the optimizer: its state and its implementation",
+    "optimizer": "look at the optimizer: its state, what else writes that (a hook), and its "
+    "implementation",
     "end of the training": "look for what ends a training or an epoch (early stopping, a time "
     "limit, `should_stop`), or for a loader of another length",
     "not held": f"no step shows what neither the module nor an optimizer of Lightning's holds: "
-    f"look for weights that are drawn without the seed, and for {_EMPTY}, or make them a submodule",
+    f"make it a submodule to see where it begins, or look at all that trains it, for weights that "
+    f"are drawn without the seed, and for {_EMPTY}",
     "not traced": "trace every step (`trace: {every: 1}`) to find where it begins",
 }
 # Of the optimizer's settings: numbers of Python's.

@@ -13,6 +13,7 @@ from twinrun.comparison.ulps import MOST_ULP
 from twinrun.config.definitions import Training
 from twinrun.formatting import count, plural
 from twinrun.trace.op_rows import Phase
+from twinrun.wording import some
 
 PHASES: dict[Phase, str] = {
     "forward": "forward pass",
@@ -32,6 +33,10 @@ RESEED = (
 # How Python may have come by the values of an operation.
 READ = "of which Python had read a value"
 UNREAD = "what Python, NumPy or another library computes from a tensor's values is not traced"
+# By what tensors or draws come in another order.
+ORDERS = "the order of a set, or in which threads end, a branch of the code"
+# Where what a step does not decide may lie; a step ends before `on_train_batch_end`.
+OUTSIDE = "a schedule, a callback, a hook behind it, a value that the module keeps in an attribute"
 AT_RESUMPTION = "What a checkpoint does not hold may be the cause of what differs behind it."
 
 
@@ -61,7 +66,7 @@ def sentence_of(
         return (
             f"{name} was given other tensors {how_often}, of those that are the same in both: "
             f"which of them, or in which order, depends on something that the seed does not decide "
-            f"(the order of a set, a branch of the code)."
+            f"({ORDERS})."
         )
     if "numbers" in op:
         values = f" ({op['numbers'][0]} and {op['numbers'][1]})" if _is_short(op) else ""
@@ -89,8 +94,7 @@ def _of_draws(op: Operation, name: str, how_often: str) -> str:
     if op["differs_in"] == "tensors":
         return (
             f"{name} drew at another place {how_often}: the step does the same draws in another "
-            f"order, which depends on something that the seed does not decide (the order of a set, "
-            f"a branch of the code)."
+            f"order, which depends on something that the seed does not decide ({ORDERS})."
         )
     return (
         f"{name} drew other random numbers {how_often}, from a state of its generator that no "
@@ -162,9 +166,8 @@ def _because(first: FirstDifference) -> str:
     if "since" in first:
         unseen = f", a step that was not traced, from {count(first['since'])} on"
     return (
-        f": the cause lies outside of the replayed step (a schedule, a callback, a value that the "
-        f"module keeps in an attribute{unseen}), or it did not happen again (a race, the order of "
-        f"a set, which is another one in each process)"
+        f": the cause lies outside of the replayed step ({OUTSIDE}{unseen}), or it did not happen "
+        f"again (a race, the order of a set, which is another one in each process)"
     )
 
 
@@ -186,15 +189,21 @@ def _elsewhere(replayed: Replayed, quantity: str, run: Training) -> str:
 
 
 def strayed(replayed: Replayed) -> list[str]:
-    """Say that the training that led to the step was not the run's to the end, if so."""
-    earlier = replayed["earlier"]
-    if earlier is None:
-        return []
-    return [
-        f"The training that led to step {count(replayed['step'])} once more had diverged from the "
-        f"first run at step {count(earlier['step'])} ({earlier['quantity']}): the step was "
-        f"repeated from what that training had come to."
-    ]
+    """Say where a repeat did not begin as the run's step did, if so."""
+    step, earlier, said = count(replayed["step"]), replayed["earlier"], []
+    if earlier is not None:
+        said.append(
+            f"The training that led to step {step} once more had diverged from the first run at "
+            f"step {count(earlier['step'])} ({earlier['quantity']}): the step was repeated from "
+            f"what that training had come to."
+        )
+    if names := replayed["not_put_back"]:
+        said.append(
+            f"What the training moves and neither the module nor an optimizer of Lightning's "
+            f"holds ({some(names)}) was not put back for the repeats: it began them as a training "
+            f"begins, not as step {step} did."
+        )
+    return said
 
 
 def beginning(first: FirstDifference) -> str:

@@ -13,7 +13,7 @@ import xxhash
 from twinrun.comparison.pair_records import FirstDifference
 from twinrun.comparison.tables import Run
 from twinrun.run_files import has_tensors
-from twinrun.run_records import RunManifest
+from twinrun.run_records import NotHeld, RunManifest
 from twinrun.trace.hash_kinds import kinds_of
 
 REMEDY = (
@@ -25,8 +25,20 @@ REMEDY = (
 def ends_of(manifests: Sequence[RunManifest]) -> dict[str, bool | None]:
     """Say of each tensor that no module holds whether all runs end in the same; None if unknown."""
     names = sorted({name for run in manifests for name in run["not_held"]})
-    found = {name: {run["not_held"].get(name) for run in manifests} for name in names}
-    return {name: None if "" in of else len(of) == 1 for name, of in found.items()}
+    return {name: _ends_alike([run["not_held"].get(name) for run in manifests]) for name in names}
+
+
+def _ends_alike(found: Sequence[NotHeld | None]) -> bool | None:
+    """Say whether all runs end in the same tensors of a name; None if nobody knows."""
+    ends = [[] if each is None else each["prints"] for each in found]
+    if any("" in prints for prints in ends):
+        return None
+    # How many tensors are in memory may be chance: what none of the module's attributes holds lives
+    # as long as somebody uses it (a thread, a failure, a figure).
+    is_reached = any(each is not None and each["is_reached"] for each in found)
+    if not is_reached and len({*map(len, ends)}) > 1:
+        return None
+    return all(prints == ends[0] for prints in ends)
 
 
 def difference_of(runs: Sequence[Run], ends: Mapping[str, bool | None]) -> list[FirstDifference]:

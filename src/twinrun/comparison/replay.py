@@ -31,6 +31,7 @@ from twinrun.comparison.tables import QUANTITIES
 from twinrun.config.definitions import Training
 from twinrun.copied_batches import copied
 from twinrun.errors import TwinrunError
+from twinrun.held_elsewhere import held_elsewhere
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.assemble import assembled, trainer_of
 
@@ -188,6 +189,7 @@ class _Saver(pl.Callback):
             batch=copied(batch),
             state=state_of(trainer, pl_module, self._at_start),
             earlier=self._earlier,
+            not_put_back=_not_put_back(trainer, pl_module) if self._step > 1 else [],
         )
         torch.save(start, self._path)
         raise Stopped
@@ -203,3 +205,9 @@ class _Saver(pl.Callback):
         if differing:
             quantity = WORDS.get(differing[0], differing[0])
             self._earlier = EarlierDifference(step=row["step"], quantity=quantity)
+
+
+def _not_put_back(trainer: pl.Trainer, module: pl.LightningModule) -> list[str]:
+    """Name the weights that the state of a step does not hold."""
+    found = held_elsewhere(module, trainer.optimizers)
+    return sorted({**found.reached, **found.in_memory})

@@ -110,6 +110,7 @@ class Comparer(Replayer):
         self._found = Replayed(
             step=start["step"],
             earlier=start["earlier"],
+            not_put_back=start["not_put_back"],
             repeats=repeats,
             differed=0,
             findings=[],

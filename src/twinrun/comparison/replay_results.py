@@ -48,6 +48,8 @@ class Replayed(TypedDict):
     """The step that was done again."""
     earlier: EarlierDifference | None
     """Where the training up to the step was no longer the run's; None if it was to the end."""
+    not_put_back: list[str]
+    """Weights outside of the module, which have their first values in every repeat, by name."""
     repeats: int
     """How often the step was done."""
     differed: int

@@ -42,6 +42,8 @@ class Start(TypedDict):
     """What the step starts with."""
     earlier: EarlierDifference | None
     """Where the training that led to the step was no longer the run's."""
+    not_put_back: list[str]
+    """What a repeat does not begin with as the step did: weights that no module holds, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

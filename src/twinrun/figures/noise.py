@@ -192,6 +192,9 @@ def divergence(noise: str | Path, *, output: str | Path) -> None:
         if table["half_a_seed"] is not None:
             axes.axvline(table["half_a_seed"], color=INK, linestyle=(0, (1.5, 1)), linewidth=1)
             axes.plot([], color=INK, linestyle=(0, (1.5, 1)), label="rounding is half a seed")
+            if "half_since" in table:  # nobody has looked between
+                unseen = (table["half_since"], table["half_a_seed"])
+                axes.axvspan(*unseen, color=INK, alpha=0.08, linewidth=0, label="it may be, before")
         whole_numbers(axes.xaxis)
         figure.legend(loc="outside lower left", ncols=1)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinrun import dataset_files
+from twinrun import artifacts, dataset_files
 from twinrun.errors import TwinrunError
 from twinrun.process.environment import (
     VARIABLE,
@@ -34,7 +34,8 @@ from twinrun.process.imported_code import (
 from twinrun.process.launching import environment_of
 from twinrun.run_files import left_network, overwritten, read_ended, variant_of
 from twinrun.run_records import DataEntry
-from twinrun.timing import summary
+from twinrun.timing import ratios, summary
+from twinrun.timing.summary import Ratio
 
 MOST_NAMED = 8  # of more runs the rule is named, which makes all of them
 
@@ -82,8 +83,8 @@ def stale_reasons(
                 **dict(_changes_beside(recorded, folder, modules)),
                 **dict(_changes(recorded, folder, identity, gpus, versions, hashes)),
             }
-            if read is _of_run:
-                changes |= {str(file): how for file, how in _overwritten(path, folder)}
+            of_files = _overwritten if read is _of_run else _not_of_rounds
+            changes |= {str(file): how for file, how in of_files(path, folder)}
             for what, why in changes.items():
                 reasons.setdefault(what, (why, []))[1].append(str(each))
     said = [_said(why, named) for why, named in reasons.values()]
@@ -119,6 +120,28 @@ def _overwritten(run: Path, folder: Path) -> Iterable[tuple[Path, str]]:
     """Yield which files of a run are not what it has written, and how to say it."""
     for file in overwritten(run):
         yield file, f"{file.relative_to(folder)} {'has changed' if file.is_file() else 'is gone'}"
+
+
+def _not_of_rounds(timing: Path, folder: Path) -> Iterable[tuple[Path, str]]:
+    """Yield a timing whose ratios are not those of its rounds, and how to say it."""
+    found, table = summary.read(timing), timing.with_suffix(".csv")
+    name = table.relative_to(folder)
+    if found["ratios"] and not table.is_file():
+        yield table, f"{name} is gone"
+    elif found["ratios"]:
+        rounds = artifacts.read_csv(
+            table, ["variant", "size", "phase", "round", "steps", "seconds"]
+        )
+        made = {_of_what(ratio): ratio for ratio in ratios.ratios(rounds, found["baseline"])}
+        if any(made.get(_of_what(ratio)) != ratio for ratio in found["ratios"]):
+            yield (
+                table,
+                f"{timing.relative_to(folder)}, or {name}, of whose rounds it is, has changed",
+            )
+
+
+def _of_what(ratio: Ratio) -> tuple[str, int | None, str]:
+    return ratio["variant"], ratio["size"], ratio["phase"]
 
 
 def _said(why: str, runs: list[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.location_words import BY_PYTHON, RESEED, UNTRACED
+from twinrun.comparison.location_words import BY_PYTHON, OUTSIDE, RESEED, UNTRACED
 from twinrun.comparison.pair_records import Cause, FirstDifference, Location, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
@@ -57,8 +57,8 @@ OF_PARTS = (
 # Where the step was done again, and no operation was found.
 REPLAYED = "no operation of that step was seen to do it, done again"
 BESIDE = (
-    ": look outside of the step (a schedule, a callback, a value that the module keeps in an "
-    "attribute), and at what is not torch's in it (a clock, a set, NumPy, another thread)"
+    f": look outside of the step ({OUTSIDE}), and at what is not torch's in it (a clock, a set, "
+    f"NumPy, another thread)"
 )
 INSIDE = (
     f"and no operation of it was seen to do it: look at what changes it there unseen ({UNTRACED}), "

@@ -65,19 +65,34 @@ def doubts_of(
         )
     elif asks_algorithms and located and not not_mended:
         return
-    elif _shares_weights(results, workload, variants):
-        yield SHARED
-    elif asks_algorithms:
-        why = _not_mended(not_mended, len(pairs))
-        mended = (suspect for pair in differing for suspect in _suspects(results, pair))
-        if suspect := next(filter(_is_mended, mended), None):
-            why += (
-                f"; but they mend {op_with_line(suspect)}, before it, of whose values Python may "
-                f"have made what differs"
-            )
-        also = [*fixed_beside(results, variants)]
-        beside = f", and `deterministic: true` also fixes {named(also)}" if also else ""
-        yield f"it need not be the algorithms that mend it: {why}{beside}"
+    else:
+        is_shared = _shares_weights(results, workload, variants)
+        suspects = (suspect for pair in differing for suspect in _suspects(results, pair))
+        suspect = next(filter(_is_mended, suspects), None)
+        # What was seen comes before what may be chance, such as a race that did not fire.
+        if asks_algorithms and (suspect is not None or not is_shared):
+            yield _of_algorithms(results, not_mended, suspect, len(pairs), variants)
+        if is_shared:
+            yield SHARED
+
+
+def _of_algorithms(
+    results: Results,
+    not_mended: Sequence[tuple[ReportedComparison, Operation | None]],
+    suspect: Operation | None,
+    seeds: int,
+    variants: tuple[str, str],
+) -> str:
+    """Say why it need not be the algorithms, and what else the deterministic variant fixes."""
+    why = _not_mended(not_mended, seeds)
+    if suspect is not None:
+        why += (
+            f"; but they mend {op_with_line(suspect)}, before it, of whose values Python may have "
+            f"made what differs"
+        )
+    also = [*fixed_beside(results, variants)]
+    beside = f", and `deterministic: true` also fixes {named(also)}" if also else ""
+    return f"it need not be the algorithms that mend it: {why}{beside}"
 
 
 def fixed_beside(results: Results, variants: tuple[str, str]) -> Iterator[str]:

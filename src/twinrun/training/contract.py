@@ -44,7 +44,10 @@ def _compared(training: Training) -> Iterator[str]:
     # As the training starts: layers may be made in `setup` and `configure_model`.
     is_same_start = plain.initial == again.initial
     if not is_same_start:
-        yield "the same seed gives other initial weights: something is drawn without the seed"
+        yield (
+            "the same seed gives other initial weights: something is drawn without the seed, or "
+            "memory is read that nothing has written (`torch.empty`)"
+        )
     elif plain.initial == other.initial:
         yield "another seed gives the same initial weights: the module seeds itself, or draws none"
     if plain.unchanged:

@@ -40,7 +40,6 @@ from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_refusal import explain_refusal
 from twinrun.training.fit_clock import FitClock
-from twinrun.training.not_held import prints_not_held
 from twinrun.training.perturbation import Perturbation
 from twinrun.training.prediction_spool import Spool
 from twinrun.training.progress import Curves, Progress
@@ -120,7 +119,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         # Now: a test would give the Trainer no optimizers, and may add to the module.
         tensors = tensors_of(module, trainer.optimizers)
         entries = entries_of(tensors)
-        not_held = prints_not_held(module, trainer.optimizers)
+        not_held = watchers.happened.not_held(trainer, module)
         broken = without_numbers(tensors) - watchers.happened.without_numbers
         files = moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:

@@ -19,14 +19,16 @@ from twinrun.acceleration.placement import lay_out_batch
 from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
+from twinrun.held_elsewhere import Alive, leaves_alive
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.not_of_whole import of_parts
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.environment import Actual
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
-from twinrun.run_records import Departure
+from twinrun.run_records import Departure, NotHeld
 from twinrun.trace.fingerprints import is_plain
+from twinrun.training.not_held import prints_not_held
 from twinrun.training.switched import (
     Switched,
     departure,
@@ -59,6 +61,7 @@ class WhatHappened(pl.Callback):
         self._forms, self._layouts = OptimizerForms(), Layouts()
         self._switched = Switched()
         self._laid_out: set[tuple[object, ...] | None] = set()
+        self._alive: Alive | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Look at the weights as they were made, before a checkpoint takes their place."""
@@ -67,6 +70,7 @@ class WhatHappened(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read what the training starts with."""
+        self._alive = leaves_alive()
         self.look_at_code()
         # A module may make layers in hooks of its own; of a resumed training they may have broken.
         if not trainer.global_step:
@@ -152,6 +156,10 @@ class WhatHappened(pl.Callback):
             loaders = combined.flattened if combined is not None else []
             return max(x.number if isinstance(x, MicroBatches) else 1 for x in loaders)
         return accumulated if accumulated % number else accumulated // number
+
+    def not_held(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, NotHeld]:
+        """Return how what neither the module nor Lightning's optimizers hold has ended."""
+        return prints_not_held(module, trainer.optimizers, self._alive)
 
     def look_at_code(self) -> None:
         """Hash what has been imported since the last look, before somebody edits it."""
