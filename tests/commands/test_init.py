@@ -324,3 +324,57 @@ def test_a_module_without_loaders_needs_a_data_module(own, capsys):
     command, module, _ = own("Bare", "Bare")
     assert main([command, module]) == 1
     assert "has no train_dataloader; name what has one too" in capsys.readouterr().err
+
+
+LOADERS = """
+    import pytorch_lightning as pl
+    import torch
+
+    class Net(pl.LightningModule):
+        def __init__(self, width: int = 1):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, width)
+
+        def training_step(self, batch, index):
+            return self.layer(batch).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    class Sets(Net):
+        def __init__(self):
+            super().__init__()
+            self.train_dataloader = lambda: torch.utils.data.DataLoader(torch.ones(8, 4), 2)
+
+    class SetsNone(Net):
+        def __init__(self):
+            super().__init__()
+            self.train_dataloader = None
+
+    def made():
+        return Net()
+
+    def made_with():
+        return Sets()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "is_right"),
+    [("Sets", True), ("SetsNone", False), ("made", False), ("made_with", True)],
+)
+def test_loaders_that_no_class_shows_are_looked_for_in_a_rehearsal(
+    tmp_path, monkeypatch, capfd, path, is_right
+):
+    """Red before: an instance's own was refused; of a function a config was written that failed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"loaders{abs(hash(tmp_path))}"
+    (tmp_path / f"{name}.py").write_text(textwrap.dedent(LOADERS))
+    assert main(["init", f"{name}:{path}"]) == (0 if is_right else 1)
+    assert OWN.exists() == is_right
+    said = capfd.readouterr().err
+    assert ("has no train_dataloader; name what has one too" in said) != is_right
+    assert ("audit-your-module.md#without-a-data-module" in said) != is_right
+    if is_right:
+        assert main(["check"]) == 0
