@@ -316,8 +316,8 @@ def test_a_dataclass_may_be_one_that_is_derived_or_come_from_a_function(given, e
             "'width' is no key of an object; arguments stand under init_args: {...}",
         ),
         (
-            "{class_path: given_objects.Net, init_args: {activation: {class_path: 'torch.nn:SiLU'}}}",
-            "'torch.nn:SiLU' names no class, did you mean torch.nn.SiLU?",
+            "{class_path: given_objects.Net, init_args: {activation: {class_path: 'nn:SiLU'}}}",
+            "'nn:SiLU' names no class, did you mean nn.SiLU?",
         ),
     ],
 )

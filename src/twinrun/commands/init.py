@@ -14,16 +14,15 @@ import yaml
 
 from twinrun import artifacts
 from twinrun.commands.check import why_it_fails
+from twinrun.commands.own_loaders import brings_loader, check_loader, without_loader
 from twinrun.commands.workload_name import name_of, names_taken
 from twinrun.config.config_files import surprise_of
 from twinrun.config.definitions import FromRun, Workload
 from twinrun.config.own_config import OWN
 from twinrun.config.schema_check import plain
-from twinrun.config.where_explained import sections
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
 from twinrun.process.unmet_requirements import check_own
-from twinrun.set_attributes import set_by
 from twinrun.training.constructors import Parameters, given_otherwise
 from twinrun.training.load_workload import (
     given_by_run,
@@ -31,7 +30,6 @@ from twinrun.training.load_workload import (
     receiver,
     takers_of,
 )
-from twinrun.training.remedies import WITHOUT_LOADERS
 from twinrun.wording import shown
 
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
@@ -88,7 +86,7 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         if data is not None:
             of_data = load_constructor(workload, "data", pl.LightningDataModule, here)
     if data is None and brings_loader(constructor) is False:
-        raise _without_loaders(module)
+        raise without_loader(module)
     takers = takers_of(workload, constructor, of_data)
     of_receiver = takers[receiver(workload)]
     if "num_workers" in of_receiver and "data_workers" not in of_receiver:
@@ -97,30 +95,15 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
     text, needed = _filled(workload, takers, otherwise)
     artifacts.write_text(file, text)
     workers = of_receiver.get(given_by_run(workload)["data_workers"])
-    if (
-        workers is not None
-        and not _is_as_of_variants(workers)
-        and not needed
-        and why_it_fails(file)
-    ):
+    is_given = workers is not None and not _is_as_of_variants(workers)
+    if is_given and not needed and why_it_fails(file):
         own, _ = _filled(replace(workload, from_run=FromRun(data_workers=None)), takers, otherwise)
         artifacts.write_text(file, own)
         if why_it_fails(file):  # not for want of workers
             artifacts.write_text(file, text)
     if data is None and not needed and brings_loader(constructor) is None:
-        if WITHOUT_LOADERS in why_it_fails(file):
-            file.unlink()
-            raise _without_loaders(module)
+        check_loader(module, file)
     _say_next(file, needed)
-
-
-def _without_loaders(module: str) -> TwinrunError:
-    said = (
-        f"{module} has no train_dataloader; name what has one too, the LightningDataModule or a "
-        f"function that returns one (`LightningDataModule.from_datasets(...)`): "
-        f"twinrun init {module} package.module:Class"
-    )
-    return TwinrunError("\nExplained in ".join([said, *sections([said])]))
 
 
 def _filled(
@@ -168,16 +151,6 @@ def _no_arguments() -> Iterator[None]:
         yield
     finally:
         sys.argv[1:] = given
-
-
-def brings_loader(constructor: object) -> bool | None:
-    """Say whether a module's class has a training loader; None where only what is made shows it."""
-    if not inspect.isclass(constructor):
-        return None
-    base = pl.LightningModule.train_dataloader
-    if getattr(constructor, "train_dataloader", None) is not base:
-        return True
-    return None if "train_dataloader" in set_by(constructor, ("",)) else False
 
 
 def _left(taken: Parameters, of_run: Collection[str]) -> Parameters:

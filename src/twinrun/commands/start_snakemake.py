@@ -48,8 +48,8 @@ def start(arguments: Sequence[str]) -> NoReturn:
     folder = directory_in(arguments)
     if not is_named and not folder.is_dir():  # Snakemake would make it
         raise TwinrunError(
-            f"{folder}: there is no such folder, whose {OWN} would say what is trained; make it for "
-            f"the built-in studies, or name a config by --configfile"
+            f"{folder}: there is no such folder, whose {OWN} would say what is trained; make it "
+            f"for the built-in studies, or name a config by --configfile"
         )
     if note := note_on_config(is_named=is_named, folder=folder):
         print(note, file=sys.stderr, flush=True)
