@@ -199,8 +199,7 @@ def _of_step(
     say("one training step")
     step, loading = FirstStep(say=say, clock=(clock := BatchClock())), LoaderProcesses()
     try:
-        of_trainer = drawn_after_module(workload, root)
-        found["notes"] += [f"{part.label}: {note}" for note in of_trainer]
+        found["notes"] += [f"{part.label}: {n}" for n in drawn_after_module(workload, root)]
         others = (Supported(), Lenient(), clock, loading)
         trainer = trainer_of_first_step(training, root, step, *others)
         left_out = write_checkpoints_below(module, root)
@@ -220,8 +219,7 @@ def _of_step(
     found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
-    missing = evaluation.missing.items()
-    found["notes"] += [f"{part.label}: {phase}: {why}" for phase, why in missing]
+    found["notes"] += [f"{part.label}: {n}: {why}" for n, why in evaluation.missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
     found["sizes"] = sizes_of(module, step, clock, loading)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:
