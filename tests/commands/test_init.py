@@ -108,6 +108,22 @@ def test_an_annotation_that_is_a_module_is_named_without_its_file():
     assert line == "# scheduler: ...  needed, torch.optim.lr_scheduler"
 
 
+@pytest.mark.parametrize(
+    ("annotation", "form"),
+    [
+        (torch.nn.Module, "{class_path: ..., init_args: {...}}"),
+        (torch.optim.Optimizer, "{class_path: ..., init_args: {...}}"),
+        (int, "..."),
+        (inspect.Parameter.empty, "..."),
+    ],
+)
+def test_a_needed_object_is_shown_in_its_form(annotation, form):
+    """Red before: "# net: ...", of which nobody knew how an object is written."""
+    taken = {"a:B": inspect.Parameter("net", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)}
+    (line,) = init._lines("net", taken, is_otherwise=False)
+    assert line.startswith(f"# net: {form}  needed")
+
+
 def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys):
     assert main(own("Model", "Data")) == 0
     file = tmp_path / "config/config.yaml"

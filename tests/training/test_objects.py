@@ -325,3 +325,11 @@ def test_a_slip_in_the_form_of_an_object_is_said_as_such(net, sentence):
     """Red before: of the class of the annotation, and of an argument that none has."""
     (found,) = wrong_values(workload(f"net: {net}"), [HERE])
     assert found == f"hyperparameters.net: {sentence}"
+
+
+def test_an_import_path_for_an_object_is_a_slip():
+    """Red before: the text was handed on as it is, to fail wherever the network was asked."""
+    (found,) = wrong_values(workload("net: 'given_objects:Net'"), [HERE])
+    assert found == (
+        "hyperparameters.net: 'given_objects:Net' names no class, did you mean given_objects.Net?"
+    )

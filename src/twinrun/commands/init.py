@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytorch_lightning as pl
+import torch
 import yaml
 
 from twinrun import artifacts
@@ -33,6 +34,7 @@ from twinrun.training.load_workload import (
 from twinrun.wording import shown
 
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
+OBJECTS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 CONFIG = """\
 # What Twinrun is asked to do. Every key, and the built-in studies that this is merged into:
@@ -184,9 +186,11 @@ def _lines(name: str, of: Parameters, is_otherwise: bool) -> Iterator[str]:
         of_base = "" if _is_needed(parameter) else f", {_said(parameter)} of its base class"
         yield f"# {name}: what the class itself makes of its **kwargs{of_base}"
     elif _is_needed(parameter):
-        kind = _annotation(parameter.annotation)
-        is_typed = parameter.annotation is not parameter.empty
-        yield f"# {name}: ...  needed{f', {kind}' if is_typed else ''}"
+        kind = parameter.annotation
+        is_object = inspect.isclass(kind) and issubclass(kind, OBJECTS)
+        form = "{class_path: ..., init_args: {...}}" if is_object else "..."
+        typed = "" if kind is parameter.empty else f", {_annotation(kind)}"
+        yield f"# {name}: {form}  needed{typed}"
     else:
         yield _written(name, parameter)
 

@@ -48,16 +48,17 @@ def holds_object(value: object) -> bool:
 
 def slip_in(value: object) -> str:
     """Say what is misspelt in the form of an object that a value holds; nothing if nothing is."""
+    path = value.get("class_path") if isinstance(value, Mapping) else value
+    if isinstance(path, str) and ":" in path:  # an import path, as modules are named by
+        meant = re.sub(r"(\w):(\w)", r"\1.\2", meant_path(path))
+        return f"{shown(path)} names no class{meant}" if meant else ""
     if isinstance(value, Mapping):
-        path = value.get("class_path")
         if isinstance(path, str):
-            if ":" in path:  # an import path, as modules and functions are named by
-                meant = re.sub(r"(\w):(\w)", r"\1.\2", meant_path(path))
-                return f"{shown(path)} names no class{meant}"
             for name in value:
                 if name not in FORM:
                     near = suggestion(name, FORM, list_all=False)
                     other = near or "; arguments stand under init_args: {...}"
                     return f"{shown(name)} is no key of an object{other}"
         value = list(value.values())
-    return next(filter(None, map(slip_in, value)), "") if isinstance(value, list) else ""
+    items = value if isinstance(value, list) else []
+    return next(filter(None, (slip_in(i) for i in items if not isinstance(i, str))), "")

@@ -225,7 +225,7 @@ def _may_name(text: str, annotation: object) -> bool:
     if any(each in PLAIN for each in allowed):
         return False
     is_written = any(inspect.isclass(each) and issubclass(each, WRITTEN) for each in allowed)
-    return is_written or bool(DOTTED.fullmatch(text))
+    return is_written or bool(DOTTED.fullmatch(text.replace(":", ".", 1)))  # an import path: a slip
 
 
 @contextlib.contextmanager

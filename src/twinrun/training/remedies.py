@@ -23,6 +23,8 @@ WITHOUT_LOADERS = (
 
 OWN_LOADERS = "; {1} is to have one; leave `data` out where the module brings its loaders"
 
+OF_HPARAMS = "; what `hparams` holds is given to the constructor: hyperparameters."
+
 OF_MAPPINGS = (
     "; a mapping is a dict, unless its argument is annotated with another class "
     "(omegaconf.DictConfig, argparse.Namespace)"
@@ -67,6 +69,8 @@ def remedy_of_config(
             )
     if isinstance(error, AttributeError) and text.startswith("'dict' object"):
         return OF_MAPPINGS
+    if isinstance(error, AttributeError) and text.startswith("'AttributeDict' object"):
+        return f"{OF_HPARAMS}{error.name}" if error.name else ""
     if isinstance(error, AttributeError) and text.startswith("'Trainer' object has no attribute"):
         return OWN_TRAINER
     if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
