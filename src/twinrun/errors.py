@@ -27,9 +27,9 @@ def sentence_of(error: BaseException) -> str:
         return f"interrupted by {name}"
     if isinstance(error, SystemExit):
         return f"the code ends the program (sys.exit({error.code!r}))"
-    first, *further = str(error).strip().split("\n")
+    first, *further = (line.strip() for line in str(error).strip().split("\n"))
     if first.endswith(":") and further:  # as torch lists what a state_dict misses
-        first = f"{first} {further[0].strip()}"
+        first = f"{first} {further[0]}".strip()
     # https://github.com/pytorch/pytorch/blob/v2.11.0/aten/src/ATen/Context.cpp
     operation, refusal, _ = first.partition(" does not have a deterministic implementation")
     if refusal:

@@ -100,6 +100,8 @@ def type_hint(value: object, wanted: Sequence[str]) -> str:
         return f"; write {value:.0f}" if value == int(value) else ""
     if isinstance(value, str) and "array" in wanted:
         return f"; put it in brackets: [{value}]" if len(value) <= LONGEST_VALUE else ""
+    if isinstance(value, dict) and wanted == ["array"]:
+        return "; write each as an item of one, behind `- `"
     if isinstance(value, str) and {"integer", "number", "boolean"} & set(wanted):
         read = value.strip().lower()
         is_word = read in ("true", "false") and "boolean" in wanted

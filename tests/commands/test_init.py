@@ -108,6 +108,22 @@ def test_an_annotation_that_is_a_module_is_named_without_its_file():
     assert line == "# scheduler: ...  needed, torch.optim.lr_scheduler"
 
 
+@pytest.mark.parametrize(
+    ("annotation", "form"),
+    [
+        (torch.nn.Module, "{class_path: ..., init_args: {...}}"),
+        (torch.optim.Optimizer, "{class_path: ..., init_args: {...}}"),
+        (int, "..."),
+        (inspect.Parameter.empty, "..."),
+    ],
+)
+def test_a_needed_object_is_shown_in_its_form(annotation, form):
+    """Red before: "# net: ...", of which nobody knew how an object is written."""
+    taken = {"a:B": inspect.Parameter("net", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)}
+    (line,) = init._lines("net", taken, is_otherwise=False)
+    assert line.startswith(f"# net: {form}  needed")
+
+
 def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys):
     assert main(own("Model", "Data")) == 0
     file = tmp_path / "config/config.yaml"
@@ -324,3 +340,60 @@ def test_a_module_without_loaders_needs_a_data_module(own, capsys):
     command, module, _ = own("Bare", "Bare")
     assert main([command, module]) == 1
     assert "has no train_dataloader; name what has one too" in capsys.readouterr().err
+
+
+LOADERS = """
+    import pytorch_lightning as pl
+    import torch
+
+    class Net(pl.LightningModule):
+        def __init__(self, width: int = 1):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, width)
+
+        def training_step(self, batch, index):
+            return self.layer(batch).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    class Sets(Net):
+        def __init__(self):
+            super().__init__()
+            self.train_dataloader = lambda: torch.utils.data.DataLoader(torch.ones(8, 4), 2)
+
+    class SetsNone(Net):
+        def __init__(self):
+            super().__init__()
+            self.train_dataloader = None
+
+    def made():
+        return Net()
+
+    def made_with():
+        return Sets()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "is_right"),
+    [
+        ("Sets", True),
+        pytest.param("SetsNone", False, marks=pytest.mark.exhaustive),
+        ("made", False),
+        pytest.param("made_with", True, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_loaders_that_no_class_shows_are_looked_for_in_a_rehearsal(
+    tmp_path, monkeypatch, capfd, path, is_right
+):
+    """Red before: an instance's own was refused; of a function a config was written that failed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"loaders{abs(hash(tmp_path))}"
+    (tmp_path / f"{name}.py").write_text(textwrap.dedent(LOADERS))
+    assert main(["init", f"{name}:{path}"]) == (0 if is_right else 1)
+    assert OWN.exists() == is_right
+    said = capfd.readouterr().err
+    assert ("has no train_dataloader; name what has one too" in said) != is_right
+    assert ("audit-your-module.md#without-a-data-module" in said) != is_right

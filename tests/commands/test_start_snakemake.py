@@ -151,11 +151,26 @@ def test_it_is_said_of_the_directory_that_counts(tmp_path, monkeypatch, capsys, 
     (tmp_path / "with/config/config.yaml").write_text("studies: [matrix]")
     (tmp_path / "without").mkdir()
     monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
-    for here, there in (("with", "without"), ("without", "with"), ("with", "not_there_yet")):
+    for here, there in (("with", "without"), ("without", "with")):
         monkeypatch.chdir(tmp_path / here)
         start_snakemake.start([part.format(f"../{there}") for part in (*option, "-n")])
         said = f"There is no ../{there}/config/config.yaml here: these are the built-in studies"
         assert (said in capsys.readouterr().err) == (there != "with")
+
+
+def test_a_folder_that_is_not_there_is_a_slip(tmp_path, monkeypatch, capsys):
+    """Red before: it was made, and all built-in studies were run in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("studies: [matrix]")
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: pytest.fail("started"))
+    assert main(["run", "-d", "nosuch", "-n"]) == 1
+    assert capsys.readouterr().err == (
+        "nosuch: there is no such folder, whose config/config.yaml would say what is trained; make "
+        "it for the built-in studies, or name a config by --configfile\n"
+    )
+    assert not (tmp_path / "nosuch").exists()
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
+    start_snakemake.start(["-d", "nosuch", "--configfile", "mine.yaml"])
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,22 @@
 """The wheel: everything the workflow needs, started from an empty folder with nothing beside it."""
 
 import os
+import posixpath
+import re
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCS = ("docs/audit-your-module.md", "docs/config.md", "docs/gate.md")  # mistakes name them
+# Mistakes name the first three, which link to the others.
+DOCS = (
+    *("docs/audit-your-module.md", "docs/config.md", "docs/gate.md", "docs/gate.github.yml"),
+    *("docs/method.md", "docs/external.md", "docs/faithfulness.md", "docs/measurements/h100.md"),
+    *("tests/own_module", "tests/workloads_contract.py"),
+)
 SHIPPED = ("config.yaml", "envs", "profiles", "workflow", "src/twinrun", *DOCS)
 
 # The first example of the guide.
@@ -47,6 +54,22 @@ def test_it_holds_every_file_that_the_workflow_needs(wheel):
     assert len(inside) > 200
     with zipfile.ZipFile(wheel) as archive:
         assert inside == {name for name in archive.namelist() if name.startswith("twinrun/")}
+
+
+def test_what_its_pages_link_to_is_in_it(wheel):
+    """Red before: of the pages that messages name, most links led nowhere."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = set(archive.namelist())
+        pages = {name: archive.read(name).decode() for name in files if name.endswith(".md")}
+    there = {*files, *(str(folder) for name in files for folder in PurePosixPath(name).parents)}
+    assert len(pages) > 5
+    dead = {
+        f"{page} -> {target}"
+        for page, text in pages.items()
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        if posixpath.normpath(f"{posixpath.dirname(page)}/{target}") not in there
+    }
+    assert dead == set()
 
 
 def twinrun(site, *arguments, cwd):

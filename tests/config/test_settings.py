@@ -534,3 +534,30 @@ def test_a_stop_behind_the_last_step_is_noted_before_any_job():
         "another epoch"
     )
     assert resolved(workloads={"mine": {**mine, "epochs": 3}}, **found).notes == []
+
+
+@pytest.mark.parametrize("study", ["reproducibility", "matrix"])
+@pytest.mark.parametrize("resume", ["lightning", "twinrun"])
+def test_so_is_that_of_a_variant_and_of_a_change(study, resume):
+    """Red before: of the study `resume` alone."""
+    stop = {"stop": "epoch_end", "resume": resume}
+    asked = {"variants": ["own"]} if study == "reproducibility" else {"changes": [stop]}
+    found = resolved(
+        studies=[study],
+        workloads={"mine": {"module": "a:B", "epochs": 2}},
+        variants={"own": stop},
+        **{study: {"workloads": ["mine"], **asked}},
+    )
+    note = (
+        f"{study}: mine trains 2 epochs, and a stop is in the second: after epoch_end Lightning's "
+        f"checkpoint leaves no step to train, so that equal bits show nothing; give it another "
+        f"epoch"
+    )
+    assert found.notes == ([note] if resume == "lightning" else [])
+
+
+def test_data_of_a_workload_may_be_null():
+    """Red before: "expected a text", and not that the key may be left out."""
+    mine = {"module": "a:B", "data": None, "epochs": 2}
+    asked = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["mine"]}}
+    assert resolved(workloads={"mine": mine}, **asked).workloads["mine"].data is None

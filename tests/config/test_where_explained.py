@@ -36,6 +36,7 @@ def test_every_section_is_there(place):
         ("workloads.a.data: gives no batch", "#data"),
         ("workloads.a.data: train_dataloader of D gives no batch", "#data"),
         ("workloads.a: x failed with E: No `train_dataloader()` method", "without-a-data-module"),
+        ("workloads.a: x: `train_dataloader` must be implemented", "without-a-data-module"),
         ("workloads.a.module: no module is called x", "what-the-classes-need"),
         ("require.matrix.0: no cell is called x", "gate.md"),
         ("studys: unknown key", "config.md"),

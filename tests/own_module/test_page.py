@@ -1,11 +1,13 @@
 """The page on own modules: each workload that it shows is constructed, and takes a step."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from twinrun.__main__ import main
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
 from twinrun.config.with_standard import with_standard
@@ -69,3 +71,21 @@ def test_a_default_that_a_run_replaces_or_leaves_is_said_of_a_command(monkeypatc
         (part,) = parts_of(resolve(config, SCHEMA, gpus=0), [str(HERE)])
         found = rehearse_part(part, lambda text: None)
         assert (found["mistakes"], found["notes"]) == ([], said)
+
+
+@pytest.mark.parametrize("data", ["loaders", "Loaders"])
+def test_loaders_of_a_script_are_given_by_what_the_page_shows(tmp_path, monkeypatch, data):
+    section = PAGE.partition("## Without a data module\n")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    model = PAGE.partition("```python\n")[2].partition("```")[0]
+    for name, text in (("my_model", model), ("my_data", example)):
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert f"`my_data:{data}`" in section
+    assert main(["init", "my_model:MyModule", f"my_data:{data}"]) == 0
+    config = yaml.safe_load((tmp_path / "config/config.yaml").read_text())
+    (part,) = parts_of(resolve(with_standard(config), SCHEMA, gpus=0), [str(tmp_path)])
+    found = rehearse_part(part, lambda text: None)
+    assert found["mistakes"] == []
+    assert found["steps_per_epoch"] == 3

@@ -121,10 +121,14 @@ def test_sentences(error, sentence):
     assert sentence_of(error).startswith(sentence)
 
 
-def test_an_error_without_words_is_told_by_its_line():
+@pytest.mark.parametrize(
+    "more", ["", "\n\nfrom user code:\n   File x", "\n\nSet TORCHDYNAMO_VERBOSE=1"]
+)
+def test_an_error_without_words_is_told_by_its_line(more):
+    """Red before of lines behind it: "RuntimeError: NotImplementedError:", and no line."""
     # As torch tells of a NotImplementedError that it meets where it compiles.
     try:
-        raise RuntimeError("NotImplementedError: ")
+        raise RuntimeError(f"NotImplementedError: {more}")
     except RuntimeError as error:
         told = sentence_of(error)
     assert re.fullmatch(r"RuntimeError: NotImplementedError \(test_job\.py, line \d+\)", told)

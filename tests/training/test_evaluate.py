@@ -314,6 +314,18 @@ def test_a_test_that_fails_costs_nothing_else(tmp_path):
     assert set(found.predictions) == {"prediction"}
 
 
+class NeedsWorkers(Points):
+    def test_dataloader(self):
+        return self._loader(persistent_workers=True)
+
+
+def test_a_test_that_lacks_data_workers_is_told_with_its_cure(tmp_path):
+    """Red before: in the rehearsal alone, and not beside the answer that the test is missing."""
+    found = evaluated(Small(), tmp_path, NeedsWorkers(size=70, seed=1))
+    assert found.missing["test"].startswith("ValueError: persistent_workers option needs")
+    assert found.missing["test"].endswith("(`from_run: {data_workers: null}`)")
+
+
 def test_a_test_that_ends_the_program_costs_nothing_else(tmp_path):
     """Red before: the training was thrown away."""
     found = evaluated(EndingTest(), tmp_path, module=f"{__name__}:EndingTest")

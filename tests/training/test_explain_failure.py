@@ -8,6 +8,7 @@ from typing import Literal, TypedDict
 import pytest
 import pytorch_lightning as pl
 from example_trainings import VARIANT, WORKLOAD
+from lightning_fabric.utilities.data import AttributeDict
 from msgspec import convert
 from torch.utils.data import DataLoader
 
@@ -235,3 +236,13 @@ def test_variants_without_a_logger_are_named(monkeypatch, owner):
     part = Part(key="workloads.small", label="small", training=training, used=variants)
     told = failure("the first batch", ValueError("`Trainer` that has no logger."), part, TAKERS)
     assert told.endswith("; say logging: true in the variants serial")
+
+
+def test_a_missing_hyperparameter_of_keywords_alone_is_told_where_it_stands():
+    """Red before: "'AttributeDict' object has no attribute 'width'", and no word of a key."""
+    with pytest.raises(AttributeError) as failure:
+        AttributeDict(depth=1).width  # noqa: B018
+    told = explained_failure("it", failure.value, {"depth": 1}, TAKERS)
+    assert told.endswith(
+        "; what `hparams` holds is given to the constructor: hyperparameters.width"
+    )

@@ -42,6 +42,10 @@ def half():
     return Small, 1
 
 
+def loader():
+    return Points().train_dataloader()
+
+
 class Numbered(Points):
     def __init__(self, size, seed, num_workers=0):
         super().__init__(size, 0, num_workers)
@@ -195,3 +199,13 @@ def test_what_a_command_links_is_asked_for_where_it_can_be_given():
         "hyperparameters.width: mine:net needs it and has no default; train.yaml"
     )
     assert said.endswith("(link_arguments): write it under `hyperparameters`, beside `cli`")
+
+
+def test_a_network_and_a_loader_are_told_what_they_lack(folder):
+    """Red before: that they are none, and not what one is made of."""
+    with pytest.raises(
+        TwinrunError, match=r"; what trains a torch\.nn\.Module is a LightningModule"
+    ):
+        build_module(workload("torch.nn:Linear"), folder)
+    with pytest.raises(TwinrunError, match=r"from_datasets.* makes one of datasets"):
+        build_data(workload(data="of_functions:loader"), OfRun(seed=1), search_path=folder)

@@ -298,3 +298,38 @@ def test_a_dataclass_may_be_one_that_is_derived_or_come_from_a_function(given, e
     # LightningCLI's own rule is what it was.
     with pytest.raises(TwinrunError, match="Subclasses are disabled"):
         read(BySettings, {"settings": {"encoder": DEEP}}, is_all=True)
+
+
+@pytest.mark.parametrize(
+    ("net", "sentence"),
+    [
+        (
+            "{class_path: 'given_objects:Net'}",
+            "'given_objects:Net' names no class, did you mean given_objects.Net?",
+        ),
+        (
+            "{class_path: given_objects.Net, init_arg: {width: 3}}",
+            "'init_arg' is no key of an object, did you mean init_args?",
+        ),
+        (
+            "{class_path: given_objects.Net, width: 3}",
+            "'width' is no key of an object; arguments stand under init_args: {...}",
+        ),
+        (
+            "{class_path: given_objects.Net, init_args: {activation: {class_path: 'nn:SiLU'}}}",
+            "'nn:SiLU' names no class, did you mean nn.SiLU?",
+        ),
+    ],
+)
+def test_a_slip_in_the_form_of_an_object_is_said_as_such(net, sentence):
+    """Red before: of the class of the annotation, and of an argument that none has."""
+    (found,) = wrong_values(workload(f"net: {net}"), [HERE])
+    assert found == f"hyperparameters.net: {sentence}"
+
+
+def test_an_import_path_for_an_object_is_a_slip():
+    """Red before: the text was handed on as it is, to fail wherever the network was asked."""
+    (found,) = wrong_values(workload("net: 'given_objects:Net'"), [HERE])
+    assert found == (
+        "hyperparameters.net: 'given_objects:Net' names no class, did you mean given_objects.Net?"
+    )

@@ -8,6 +8,7 @@ import pytest
 import replay_stand_in
 import torch
 from example_trainings import VARIANT, WORKLOAD, state_of_this_process
+from small import Small
 
 from twinrun.acceleration import between, roundings, whole_step
 from twinrun.acceleration.compilation import traced_only
@@ -507,3 +508,34 @@ def test_who_has_short_trainings_done_elsewhere_asks_nothing_of_a_gpu(monkeypatc
     )
     variant = replace(STEP, accelerator="gpu", precision="64-true", cuda_graph=True)
     assert prove(training_of("Plain", variant), lambda asked: trained)["steps"] == 2
+
+
+class Kind(tuple):
+    """As e3nn has them: a tuple that refuses its length, of which torch's compiler asks."""
+
+    def __len__(self):
+        raise NotImplementedError
+
+
+class OfKinds(Small):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.kinds = [Kind((1, 2)), Kind((3, 4))]
+
+    def forward(self, inputs):
+        return super().forward(inputs) * sum(kind[0] for kind in self.kinds)
+
+
+def test_code_that_the_compiler_cannot_follow_is_named_with_a_cure():
+    """Red before: "InternalTorchDynamoError: NotImplementedError:"."""
+    training = small_training("test_prove:OfKinds")
+    training = replace(training, search_path=[*training.search_path, str(Path(__file__).parent)])
+    training = replace(training, variant=replace(STUCK, compile="step", optimizer="default"))
+    with pytest.raises(TwinrunError) as refused:
+        prove(training)
+    told = str(refused.value)
+    assert "was not proven: InternalTorchDynamoError: NotImplementedError (test_prove.py" in told
+    assert told.endswith(
+        "torch's compiler cannot follow that code; keep it out of what is compiled (torch.compiler."
+        "disable), or take compile: none"
+    )

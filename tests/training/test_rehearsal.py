@@ -192,6 +192,14 @@ def right_ones(tmp_path_factory):
         "infinite": {"module": "wrong_modules:Infinite"},
         "by hand": {"module": "wrong_modules:OwnSteps"},
         "kept": {"module": "wrong_modules:Kept", "others": {"blind": {"validation": False}}},
+        "plateau by hand": {
+            "module": "wrong_modules:OnPlateauByHand",
+            "others": {"blind": {"validation": False}},
+        },
+        "rarely by plateau": {
+            "module": "wrong_modules:OnPlateau",
+            "trainer": {"check_val_every_n_epoch": 2, "max_steps": 4},
+        },
         "warming": {"module": "needing:Warming", "data": "wrong_modules:Tested"},
         "steady": {"module": "needing:Steady", "data": "wrong_modules:Tested"},
         "with best": {"module": "wrong_modules:EndsWithBest"},
@@ -287,6 +295,13 @@ def test_what_other_variants_ask_for_is_met(right_ones):
     for (found,) in (right_ones["kept"], right_ones["stopped"]):
         assert found["mistakes"] == found["notes"] == []
     assert right_ones["kept"][0]["logged"] == ["train_loss", "val_loss"]
+
+
+def test_a_schedule_that_is_never_stepped_without_its_metric_is_right(right_ones):
+    """By hand, Lightning steps none; and a training may end within its first epoch."""
+    for name in ("plateau by hand", "rarely by plateau"):
+        (found,) = right_ones[name]
+        assert found["mistakes"] == [], name
 
 
 def test_a_module_may_read_its_checkpoints(right_ones):

@@ -147,7 +147,7 @@ def test_what_a_module_brings_replaces_its_kind(tmp_path):
         (
             {"callbacks": ["EarlyStoping"]},
             "trainer.callbacks.0: no class of Lightning's is called 'EarlyStoping', did you mean "
-            "EarlyStopping?",
+            "{class_path: EarlyStopping, init_args: {monitor: ...}}?",
         ),
         (
             {"logger": ["wandb"]},
@@ -163,6 +163,33 @@ def test_what_a_module_brings_replaces_its_kind(tmp_path):
         (
             {"callbacks": [{"class_path": "EarlyStopping", "init_args": [1]}]},
             "trainer.callbacks.0.init_args: [1] is no mapping of arguments",
+        ),
+        (
+            {"logger": "csv"},
+            "trainer.logger: no class of Lightning's is called 'csv', did you mean {class_path: "
+            "CSVLogger, init_args: {save_dir: ...}}?",
+        ),
+        (
+            {"callbacks": ["own:Cb"]},
+            "trainer.callbacks.0: 'own:Cb' names no class, did you mean own.Cb?",
+        ),
+        (
+            {"callbacks": [{"class_path": "own.parts:Cb", "init_args": {"n": 1}}]},
+            "trainer.callbacks.0: 'own.parts:Cb' names no class, did you mean own.parts.Cb?",
+        ),
+        (
+            {"callbacks": [{"class_path": "Timer", "init_arg": {"n": 1}}]},
+            "trainer.callbacks.0: 'init_arg' is no key of an object, did you mean init_args?",
+        ),
+        (
+            {"callbacks": [{"class_path": "EarlyStopping", "monitor": "val_loss"}]},
+            "trainer.callbacks.0: 'monitor' is no key of an object; arguments stand under "
+            "init_args: {...}",
+        ),
+        (
+            {"callbacks": [{"_target_": "own.Cb", "n": 1}]},
+            "trainer.callbacks.0: class_path is missing, which names the class; _target_ is "
+            "Hydra's, write {class_path: own.Cb, init_args: {...}}",
         ),
     ],
 )

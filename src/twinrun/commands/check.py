@@ -58,8 +58,8 @@ def check_config(files: Sequence[str | Path]) -> None:
     print(f"The config is right, and {which} can take a step.")
 
 
-def fails(file: Path) -> bool:
-    """Say whether a config that was just written fails in its rehearsal.
+def why_it_fails(file: Path) -> str:
+    """Say why a config that was just written fails in its rehearsal; nothing if it does not.
 
     So does one of which a test or a prediction fails for want of data workers: a training stands
     without, but not by a choice of Twinrun's.
@@ -67,9 +67,9 @@ def fails(file: Path) -> bool:
     files = [*own_config(), file]
     try:
         found = rehearse(_resolved(files), module_folders(files))
-    except TwinrunError:
-        return True
-    return any(WITHOUT_WORKERS in note for part in found for note in part["notes"])
+    except TwinrunError as error:
+        return str(error)
+    return "\n".join(n for part in found for n in part["notes"] if WITHOUT_WORKERS in n)
 
 
 def _resolved(files: Sequence[str | Path]) -> Settings:

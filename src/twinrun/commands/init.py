@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytorch_lightning as pl
+import torch
 import yaml
 
 from twinrun import artifacts
-from twinrun.commands.check import fails
+from twinrun.commands.check import why_it_fails
+from twinrun.commands.own_loaders import brings_loader, check_loader, without_loader
 from twinrun.commands.workload_name import name_of, names_taken
 from twinrun.config.config_files import surprise_of
 from twinrun.config.definitions import FromRun, Workload
@@ -32,6 +34,7 @@ from twinrun.training.load_workload import (
 from twinrun.wording import shown
 
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
+OBJECTS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 CONFIG = """\
 # What Twinrun is asked to do. Every key, and the built-in studies that this is merged into:
@@ -84,12 +87,8 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         of_data = None
         if data is not None:
             of_data = load_constructor(workload, "data", pl.LightningDataModule, here)
-    if data is None and not brings_loader(constructor):
-        raise TwinrunError(
-            f"{module} has no train_dataloader; name what has one too, the LightningDataModule or "
-            f"a function that returns one (`LightningDataModule.from_datasets(...)`): "
-            f"twinrun init {module} package.module:Class"
-        )
+    if data is None and brings_loader(constructor) is False:
+        raise without_loader(module)
     takers = takers_of(workload, constructor, of_data)
     of_receiver = takers[receiver(workload)]
     if "num_workers" in of_receiver and "data_workers" not in of_receiver:
@@ -98,11 +97,14 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
     text, needed = _filled(workload, takers, otherwise)
     artifacts.write_text(file, text)
     workers = of_receiver.get(given_by_run(workload)["data_workers"])
-    if workers is not None and not _is_as_of_variants(workers) and not needed and fails(file):
+    is_given = workers is not None and not _is_as_of_variants(workers)
+    if is_given and not needed and why_it_fails(file):
         own, _ = _filled(replace(workload, from_run=FromRun(data_workers=None)), takers, otherwise)
         artifacts.write_text(file, own)
-        if fails(file):  # not for want of workers
+        if why_it_fails(file):  # not for want of workers
             artifacts.write_text(file, text)
+    if data is None and not needed and brings_loader(constructor) is None:
+        check_loader(module, file)
     _say_next(file, needed)
 
 
@@ -153,12 +155,6 @@ def _no_arguments() -> Iterator[None]:
         sys.argv[1:] = given
 
 
-def brings_loader(constructor: object) -> bool:
-    """Say whether a module's class has a training loader; of a function nobody knows."""
-    base = pl.LightningModule.train_dataloader
-    return getattr(constructor, "train_dataloader", None) is not base
-
-
 def _left(taken: Parameters, of_run: Collection[str]) -> Parameters:
     """Leave out what the run gives, and `**kwargs`."""
     return {n: p for n, p in taken.items() if p.kind is not p.VAR_KEYWORD and n not in of_run}
@@ -190,9 +186,11 @@ def _lines(name: str, of: Parameters, is_otherwise: bool) -> Iterator[str]:
         of_base = "" if _is_needed(parameter) else f", {_said(parameter)} of its base class"
         yield f"# {name}: what the class itself makes of its **kwargs{of_base}"
     elif _is_needed(parameter):
-        kind = _annotation(parameter.annotation)
-        is_typed = parameter.annotation is not parameter.empty
-        yield f"# {name}: ...  needed{f', {kind}' if is_typed else ''}"
+        kind = parameter.annotation
+        is_object = inspect.isclass(kind) and issubclass(kind, OBJECTS)
+        form = "{class_path: ..., init_args: {...}}" if is_object else "..."
+        typed = "" if kind is parameter.empty else f", {_annotation(kind)}"
+        yield f"# {name}: {form}  needed{typed}"
     else:
         yield _written(name, parameter)
 

@@ -37,7 +37,7 @@ def start(arguments: Sequence[str]) -> NoReturn:
 
     Raises:
         TwinrunError: if a config that they name is no file, of which Snakemake has a traceback;
-            if one stands where targets do.
+            if one stands where targets do; if the folder is missing that would hold it.
     """
     named = configs_named_by(arguments)
     if absent := [file for file in named if not Path(file).exists() or Path(file).is_dir()]:
@@ -45,7 +45,13 @@ def start(arguments: Sequence[str]) -> NoReturn:
     is_named = _has(arguments, NAMES_CONFIG)
     if not is_named and (config := config_as_target(arguments)):
         raise TwinrunError(f"{config}: a config is named by --configfile {config}")
-    if note := note_on_config(is_named=is_named, folder=directory_in(arguments)):
+    folder = directory_in(arguments)
+    if not is_named and not folder.is_dir():  # Snakemake would make it
+        raise TwinrunError(
+            f"{folder}: there is no such folder, whose {OWN} would say what is trained; make it "
+            f"for the built-in studies, or name a config by --configfile"
+        )
+    if note := note_on_config(is_named=is_named, folder=folder):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()
     snakemake = [sys.executable, "-c", SNAKEMAKE, *command(arguments)]

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from twinrun.config.definitions import Workload
+from twinrun.wording import meant_path, shown, suggestion
 
 DOTTED = re.compile(r"[^\W\d]\w*([.][^\W\d]\w*)+")
+FORM = ("class_path", "init_args", "dict_kwargs")  # of an object
 # Their versions count, not what is imported of them.
 FOREIGN = {"torch", "pytorch_lightning", "lightning"}
 
@@ -42,3 +44,21 @@ def holds_object(value: object) -> bool:
     if isinstance(value, Mapping):
         return "class_path" in value or any(map(holds_object, value.values()))
     return isinstance(value, list | tuple) and any(map(holds_object, value))
+
+
+def slip_in(value: object) -> str:
+    """Say what is misspelt in the form of an object that a value holds; nothing if nothing is."""
+    path = value.get("class_path") if isinstance(value, Mapping) else value
+    if isinstance(path, str) and ":" in path:  # an import path, as modules are named by
+        meant = re.sub(r"(\w):(\w)", r"\1.\2", meant_path(path))
+        return f"{shown(path)} names no class{meant}" if meant else ""
+    if isinstance(value, Mapping):
+        if isinstance(path, str):
+            for name in value:
+                if name not in FORM:
+                    near = suggestion(name, FORM, list_all=False)
+                    other = near or "; arguments stand under init_args: {...}"
+                    return f"{shown(name)} is no key of an object{other}"
+        value = list(value.values())
+    items = value if isinstance(value, list) else []
+    return next(filter(None, (slip_in(i) for i in items if not isinstance(i, str))), "")

@@ -70,23 +70,30 @@ def _undecided(settings: "Settings") -> Iterator[str]:
         yield "contest: one seed tells no difference from luck; the answer will be undecided"
     if "matrix" in studies and not config["matrix"]["changes"]:
         yield "matrix: no change is named; the baseline is repeated, and trained from other_seed"
-    if "resume" in studies:
-        yield from _behind_the_last_step(config)
+    for study in studies:
+        yield from _behind_the_last_step(settings, study)
     if "noise" in studies:
         yield from _unscaled(len(config["noise"]["seeds"]), config["noise"]["perturbations"])
 
 
-def _behind_the_last_step(config: Section) -> Iterator[str]:
+def _behind_the_last_step(settings: "Settings", study: str) -> Iterator[str]:
     """Say which stops of the second epoch leave nothing to train, of trainings that have no third.
 
     Twinrun's checkpoint lies in mid-epoch; where in an epoch a validation is, loaders may say.
     """
-    asked = config["resume"]
-    stops = [stop for stop in asked["stops"] if stop in ("last_batch", "epoch_end")]
+    asked = settings.config[study]
+    names = asked.get("variants", [])
+    if study == "matrix":
+        names = [asked["baseline"], *(cell.variant for cell in settings.cells.values())]
+    if study == "resume":
+        names = [pair["stopped"] for name in names for pair in settings.stops_of(name)]
+    those = [settings.variants[name] for name in names]
+    ends = {each.stop for each in those if each.resume == "lightning"}
+    stops = [stop for stop in ("last_batch", "epoch_end") if stop in ends]
     for name in asked["workloads"] if stops else ():
-        if config["workloads"][name]["epochs"] == 2:
+        if (asked.get("epochs") or settings.workloads[name].epochs) == 2:
             yield (
-                f"resume: {name} trains 2 epochs, and a stop is in the second: after "
+                f"{study}: {name} trains 2 epochs, and a stop is in the second: after "
                 f"{' and '.join(stops)} Lightning's checkpoint leaves no step to train, so that "
                 f"equal bits show nothing; give it another epoch"
             )

@@ -16,7 +16,7 @@ SECTIONS = (
         r"lazy layer|cannot be compared|of another version|manual optimization",
         f"{GUIDE}#which-features-of-lightning-are-supported",
     ),
-    (r"[Nn]o `?train_dataloader", f"{GUIDE}#without-a-data-module"),
+    (r"[Nn]o `?train_dataloader|`train_dataloader` must", f"{GUIDE}#without-a-data-module"),
     (r"^datasets\b|^workloads\.\S+\.dataset\b|\bloaders?\b|\bbatch(es)?\b", f"{GUIDE}#data"),
     (r"^workloads\b", f"{GUIDE}#what-the-classes-need"),
     (r"^require\b", "docs/gate.md"),

@@ -206,6 +206,9 @@ def _loaders_of(module: pl.LightningModule) -> pl.LightningDataModule:
     """Return a data module that hands on the loaders that a module brings.
 
     It asks the module that is trained, which in a timing is a copy.
+
+    Raises:
+        TwinrunError: for a loader in the place of a method.
     """
 
     def handed_on(hook: str) -> Callable[[pl.LightningDataModule], object]:
@@ -217,6 +220,13 @@ def _loaders_of(module: pl.LightningModule) -> pl.LightningDataModule:
         return loaders
 
     hooks = [f"{phase}_dataloader" for phase in PHASES]
+    for hook in hooks:
+        given = getattr(module, hook)
+        if given is not None and not callable(given):
+            raise TwinrunError(
+                f"module: {hook} of {type(module).__name__} is a {type(given).__name__}, where "
+                f"Lightning calls a method; have one return it, def {hook}(self): ..."
+            )
     # Lightning asks a class which hooks it has.
     own = {
         hook: handed_on(hook) for hook in hooks if is_overridden(hook, module, pl.LightningModule)

@@ -25,6 +25,7 @@ from twinrun.run_records import SampleHashes
 from twinrun.training.evaluated_samples import SeenSamples, no_samples
 from twinrun.training.kept_predictions import keep
 from twinrun.training.prediction_spool import Spool, Spooling
+from twinrun.training.remedies import remedy_of_workers
 from twinrun.training.tensor_file import Parts
 
 Result = TypeVar("Result")
@@ -99,7 +100,8 @@ def _attempt(
             raise
         traceback.print_exc()
         where, told = user_line(error, users), sentence_of(error)
-        found.missing[name] = f"{told} ({where})" if where and where not in told else told
+        placed = f"{told} ({where})" if where and where not in told else told
+        found.missing[name] = f"{placed}{remedy_of_workers(told)}"
         return otherwise
 
 

@@ -69,7 +69,7 @@ def explained_failure(
     text = lines[0] if lines else ""
     text = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    remedy = remedy_of_config(error, text, given)
+    remedy = remedy_of_config(error, text, given, [*takers])
     failed = f"{what} failed with {reason}{where and f' ({where})'}{remedy}"
     # An argument that asks for data workers may be right, and their number the run's.
     likely = "" if remedy == WITHOUT_WORKERS else "; ".join(explained(error, given, takers))

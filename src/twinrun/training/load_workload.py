@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import Any, Literal, TypeVar
 
 import pytorch_lightning as pl
+import torch
 
 from twinrun.config.definitions import Workload
 from twinrun.config.keys import with_keys
@@ -203,7 +204,10 @@ def load_constructor(
     name = f"pytorch_lightning.{base.__name__}"
     if isinstance(found, base):
         raise TwinrunError(f"{key}: {path} is an object, where the class of it is needed")
-    raise TwinrunError(f"{key}: {path} is no {name}{wrong_package(found)}")
+    cure = wrong_package(found)
+    if key == "module" and inspect.isclass(found) and issubclass(found, torch.nn.Module):
+        cure = cure or "; what trains a torch.nn.Module is a LightningModule around it"
+    raise TwinrunError(f"{key}: {path} is no {name}{cure}")
 
 
 def takers_of(

@@ -23,7 +23,7 @@ from uuid import UUID
 
 import yaml
 
-from twinrun.config.class_paths import DOTTED, holds_object
+from twinrun.config.class_paths import DOTTED, holds_object, slip_in
 from twinrun.errors import TwinrunError
 from twinrun.process.no_training import without_training
 from twinrun.process.one_lightning import unite
@@ -128,14 +128,15 @@ def wrong(
         if not is_all and (later := later_of(given[name], parameters.get(name))):
             _, reason = with_arguments(given[name], *later)
             if reason is not None:
-                yield name, reason
+                yield name, slip_in(given[name]) or reason
             continue
         try:
             with _as_they_say({name: given[name]}, is_all=is_all):
                 _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
         except TwinrunError as error:
             cure = _by_keywords(given[name]) if "takes no argument" in str(error) else ""
-            yield name, f"{error}{cure or _cure(given[name], parameters.get(name))}"
+            cure = cure or _cure(given[name], parameters.get(name))
+            yield name, slip_in(given[name]) or f"{error}{cure}"
 
 
 def dumped(constructed: Constructor[object], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def _may_name(text: str, annotation: object) -> bool:
     if any(each in PLAIN for each in allowed):
         return False
     is_written = any(inspect.isclass(each) and issubclass(each, WRITTEN) for each in allowed)
-    return is_written or bool(DOTTED.fullmatch(text))
+    return is_written or bool(DOTTED.fullmatch(text.replace(":", ".", 1)))  # an import path: a slip
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, Generic, TypeVar
 
+import pytorch_lightning as pl
+
 from twinrun.errors import TwinrunError
 from twinrun.training.constructors import Constructor, call
 from twinrun.training.lightning_command import kept_as_given
@@ -56,9 +58,12 @@ class Planned(Generic[Made]):
             built = call(self._constructed, arguments)
         if not isinstance(built, self._base):
             what = "None" if built is None else f"a {type(built).__name__}"
+            cure = wrong_package(type(built))
+            if issubclass(self._base, pl.LightningDataModule):
+                cure = cure or "; `LightningDataModule.from_datasets(...)` makes one of datasets"
             raise TwinrunError(
                 f"{self._source}: it returned {what}, where a pytorch_lightning."
-                f"{self._base.__name__} is needed{wrong_package(type(built))}"
+                f"{self._base.__name__} is needed{cure}"
             )
         return built
 

@@ -36,6 +36,12 @@ EPOCHS = 2  # of each short training
 # Perturbed trainings; more than one only where a value is off. Of 60 honest proofs of a residual
 # network in another layout, one perturbed training would have refused 4, and two refused none.
 PERTURBED = 8
+# What torch raises where it cannot trace or compile a function, as a sentence begins.
+NOT_COMPILED = ("InternalTorchDynamoError", "Unsupported", "BackendCompiler", "TorchRuntimeError")
+UNCOMPILED = (
+    "torch's compiler cannot follow that code; keep it out of what is compiled (torch.compiler."
+    "disable), or take compile: none"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +133,8 @@ def prove(
         raise
     except Exception as error:  # a user's module or a compiler may raise anything
         _raise_of_machine(error)
-        raise TwinrunError(f"{named(own)} was not proven: {_told(error)}") from error
+        why = f"{_told(error)}{_cure(own, _told(error))}"
+        raise TwinrunError(f"{named(own)} was not proven: {why}") from error
     found.append(leg)
     if all(leg.why_none for leg in found):
         raise TwinrunError(f"{named(own)} was not proven: {found[0].why_none}")
@@ -209,6 +216,12 @@ def _raise_of_machine(error: Exception) -> None:
 
 def _told(error: Exception) -> str:
     return str(error) if isinstance(error, BrokenOffError) else sentence_of(error)
+
+
+def _cure(variant: Variant, told: str) -> str:
+    """Say what helps where torch's compiler has failed."""
+    is_compilers = variant.compile != "none" and told.startswith(NOT_COMPILED)
+    return f"; {UNCOMPILED}" if is_compilers else ""
 
 
 def train_shortly(asked: ShortTraining) -> ShortlyTrained:

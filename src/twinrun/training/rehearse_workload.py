@@ -45,9 +45,9 @@ from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
 from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
-from twinrun.training.remedies import WITH_NONE, with_remedies
+from twinrun.training.remedies import WITH_NONE
 from twinrun.training.trainer_objects import drawn_after_module
-from twinrun.training.unmet_settings import of_hand, of_metric, of_monitors, of_step
+from twinrun.training.unmet_settings import Lenient, of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
 from twinrun.training.write_run import peak_memory_mb
 
@@ -185,11 +185,11 @@ def _of_step(
     try:
         module = build_module(workload, training.search_path, of_run_in(training))
         check_tensors(module)
+        if workload.data is None:
+            data = _data_of(training, module)
     except TwinrunError as error:
         yield failure(f"constructing {workload.module}", error, part, takers)
         return
-    if workload.data is None:
-        data = _data_of(training, module)
     if not module.automatic_optimization:
         yield from of_hand(part)
         if workload.trainer.accumulation() != 1:
@@ -199,9 +199,9 @@ def _of_step(
     say("one training step")
     step, loading = FirstStep(say=say, clock=(clock := BatchClock())), LoaderProcesses()
     try:
-        of_trainer = drawn_after_module(workload, root)
-        found["notes"] += [f"{part.label}: {note}" for note in of_trainer]
-        trainer = trainer_of_first_step(training, root, step, Supported(), clock, loading)
+        found["notes"] += [f"{part.label}: {n}" for n in drawn_after_module(workload, root)]
+        others = (Supported(), Lenient(), clock, loading)
+        trainer = trainer_of_first_step(training, root, step, *others)
         left_out = write_checkpoints_below(module, root)
         trainer.fit(module, datamodule=data)
         if trainer.enable_validation and not step.has_validated:  # no first epoch need be
@@ -219,7 +219,7 @@ def _of_step(
     found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
-    found["notes"] += [f"{part.label}: {text}" for text in with_remedies(evaluation.missing)]
+    found["notes"] += [f"{part.label}: {n}: {why}" for n, why in evaluation.missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
     found["sizes"] = sizes_of(module, step, clock, loading)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:

@@ -1,7 +1,7 @@
 """By which key of a config a training has what a user's code misses in it."""
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 # What a plain Trainer has by default, and a run has where a config says so.
 REMEDIES = {
@@ -21,6 +21,10 @@ WITHOUT_LOADERS = (
     "returns one (`LightningDataModule.from_datasets(...)`)"
 )
 
+OWN_LOADERS = "; {1} is to have one; leave `data` out where the module brings its loaders"
+
+OF_HPARAMS = "; what `hparams` holds is given to the constructor: hyperparameters."
+
 OF_MAPPINGS = (
     "; a mapping is a dict, unless its argument is annotated with another class "
     "(omegaconf.DictConfig, argparse.Namespace)"
@@ -38,21 +42,24 @@ TARGET = "_target_"  # https://hydra.cc/docs/advanced/instantiate_objects/overvi
 OBJECT = "an object is {class_path: package.Class, init_args: {...}}"
 
 
-def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object]) -> str:
+def remedy_of_config(
+    error: BaseException, text: str, given: Mapping[str, object], constructors: Sequence[str]
+) -> str:
     """Name the key of a config by which a training has what the code misses.
 
     Args:
         error: what was raised.
         text: the first line of its message.
         given: the hyperparameters.
+        constructors: import paths of the module and, if there is one, of the data module.
     """
-    if remedy := _remedy_of_workers(text):
+    if remedy := remedy_of_workers(text):
         return remedy
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return NO_LOGGER
     if "`train_dataloader` must be implemented" in text:
-        return WITHOUT_LOADERS
+        return WITHOUT_LOADERS if len(constructors) < 2 else OWN_LOADERS.format(*constructors)
     if text.startswith("'dict' object"):
         of_hydra = next((name for name, value in given.items() if _has_target(value)), None)
         if of_hydra is not None:
@@ -62,6 +69,8 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
             )
     if isinstance(error, AttributeError) and text.startswith("'dict' object"):
         return OF_MAPPINGS
+    if isinstance(error, AttributeError) and text.startswith("'AttributeDict' object"):
+        return f"{OF_HPARAMS}{error.name}" if error.name else ""
     if isinstance(error, AttributeError) and text.startswith("'Trainer' object has no attribute"):
         return OWN_TRAINER
     if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
@@ -72,12 +81,8 @@ def remedy_of_config(error: BaseException, text: str, given: Mapping[str, object
     return ""
 
 
-def with_remedies(missing: Mapping[str, str]) -> list[str]:
-    """Return what failed of test and prediction, each with the key by which it would not."""
-    return [f"{phase}: {why}{_remedy_of_workers(why)}" for phase, why in missing.items()]
-
-
-def _remedy_of_workers(text: str) -> str:
+def remedy_of_workers(text: str) -> str:
+    """Say what a loader does without that lacks data workers; nothing of another failure."""
     return WITHOUT_WORKERS if "num_workers > 0" in text else ""
 
 

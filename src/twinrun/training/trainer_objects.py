@@ -5,6 +5,7 @@ them as those that a module brings. What they and loggers write to a folder goes
 own, which is temporary.
 """
 
+import difflib
 import inspect
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
 from twinrun.trace.fingerprints import fingerprint_rng_states
 from twinrun.training.objects import class_path_of, read, wrong
+from twinrun.training.remedies import TARGET
 from twinrun.wording import shown, suggestion
 
 # Names of arguments that say where a callback or a logger of Lightning's writes.
@@ -114,18 +116,32 @@ def wrong_in_trainer(given: TrainerArguments) -> Iterator[str]:
             yield f"{key}{reason}"
             continue
         for _, reason in wrong(_kind(key), {"it": entry}):
-            yield f"{key}: {_unknown(key, entry['class_path']) or reason}"
+            yield f"{key}: {_unknown(key, entry) or reason}"
 
 
-def _unknown(key: str, path: str) -> str:
+def _unknown(key: str, entry: Mapping[str, Any]) -> str:
     """Say what a name without a package, which none of Lightning's classes has, may have meant."""
-    known = (pl.callbacks if key.startswith("trainer.callbacks") else pl.loggers).__all__
-    if "." in path or path in known:
+    package = pl.callbacks if key.startswith("trainer.callbacks") else pl.loggers
+    known, path = package.__all__, entry["class_path"]
+    if {*".:"} & {*path} or path in known:
         return ""
     within = next((name for name in known if path.casefold() in name.casefold()), path)
-    meant = suggestion(within, known, list_all=False)
-    other = meant or f"; a class of your own is package.module.{path}"
+    near = difflib.get_close_matches(within, known, n=1)
+    other = f"; a class of your own is package.module.{path}"
+    if near:
+        other = f", did you mean {_written(getattr(package, near[0]), entry)}?"
     return f"no class of Lightning's is called {shown(path)}{other}"
+
+
+def _written(kind: type, entry: Mapping[str, Any]) -> str:
+    """Write an entry of a class, with the arguments that it needs where it is given none."""
+    taken = inspect.signature(kind).parameters
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [(name, p) for name, p in taken.items() if p.kind not in several]
+    needed = [f"{name}: ..." for name, p in named if p.default is p.empty]
+    if not needed or "init_args" in entry:
+        return kind.__name__
+    return f"{{class_path: {kind.__name__}, init_args: {{{', '.join(needed)}}}}}"
 
 
 def blamed(error: BaseException) -> str | None:
@@ -162,7 +178,14 @@ def _shape(entry: Any) -> str | None:
     if not isinstance(entry, Mapping):
         return f": {shown(entry)} names no class; {form}"
     if "class_path" not in entry:
-        return ": class_path is missing, which names the class"
+        for name in entry:
+            if near := suggestion(name, ["class_path"], list_all=False):
+                return f": {shown(name)} is no key of an object{near}"
+        of_hydra = ""
+        if TARGET in entry:
+            meant = f"{{class_path: {entry[TARGET]}, init_args: {{...}}}}"
+            of_hydra = f"; {TARGET} is Hydra's, write {meant}"
+        return f": class_path is missing, which names the class{of_hydra}"
     if not isinstance(entry["class_path"], str):
         return f".class_path: {shown(entry['class_path'])} names no class; {form}"
     arguments = entry.get("init_args")

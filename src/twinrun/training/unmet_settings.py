@@ -4,6 +4,7 @@ Each would be refused or come to nothing inside a job; here the key that asks fo
 """
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
@@ -17,6 +18,31 @@ from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part
 
 NOT_IN_BATCHES = ("epoch_end", "before_validation", "after_validation")  # stops
+
+
+class Lenient(pl.Callback):
+    """Has what waits for a metric do without: the epochs of a rehearsal are short.
+
+    Where not each of them is validated, `of_monitors` reckons what a training meets first.
+    """
+
+    def __init__(self) -> None:
+        self._strict: list[Any] = []
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Have Lightning go on."""
+        is_each = trainer.check_val_every_n_epoch == 1 and trainer.val_check_interval == 1.0
+        if trainer.enable_validation and not is_each:
+            stopping = pl.callbacks.EarlyStopping
+            callbacks = [c for c in vars(trainer)["callbacks"] if isinstance(c, stopping)]
+            self._strict = [w for w in (*callbacks, *trainer.lr_scheduler_configs) if w.strict]
+        for waiting in self._strict:
+            waiting.strict = False
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Put it back."""
+        for waiting in self._strict:
+            waiting.strict = True
 
 
 def of_hand(part: Part) -> Iterator[str]:
@@ -62,7 +88,9 @@ def of_monitors(
         step: what was logged.
     """
     module = trainer.lightning_module
-    plateaus = [each for each in trainer.lr_scheduler_configs if each.reduce_on_plateau]
+    # Lightning steps no schedule of a module that optimizes by hand.
+    schedules = trainer.lr_scheduler_configs if module.automatic_optimization else []
+    plateaus = [each for each in schedules if each.reduce_on_plateau]
     for waiting in (*callbacks, *plateaus):
         monitor = getattr(waiting, "monitor", None)
         if isinstance(monitor, str) and getattr(waiting, "strict", True):
@@ -72,6 +100,7 @@ def of_monitors(
             fails = waiting in plateaus or isinstance(waiting, pl.callbacks.EarlyStopping)
             if fails and monitor in step.logged_in_validation:
                 yield from _of_validation(part, name, monitor)
+                yield from _of_first_validation(part, name, waiting, trainer, step)
 
 
 def of_metric(part: Part, trainer: pl.Trainer, step: FirstStep) -> Iterator[str]:
@@ -110,6 +139,51 @@ def _of_validation(part: Part, name: str, monitor: str) -> Iterator[str]:
                 f"module: {name} monitors {monitor!r}, which validation alone logs, so that "
                 f"{key}.validation: false cannot be; take true"
             )
+
+
+def _of_first_validation(
+    part: Part, name: str, waiting: Any, trainer: pl.Trainer, step: FirstStep
+) -> Iterator[str]:
+    """Say that something goes by what validation logs before there is one."""
+    asked, first = _asked_after(waiting, step), _first_validation(trainer, step)
+    epochs, told = part.training.workload.epochs, part.training.workload.trainer
+    if asked is None or first is None or first <= asked:
+        return
+    if step.batches is None or asked <= told.batches_taken(epochs, step.batches):
+        yield (
+            f"module: {name} goes by {waiting.monitor!r}, which validation alone logs, after "
+            f"{_batches(asked, step)} of the training; the first validation is after "
+            f"{_batches(first, step)} (val_check_interval, check_val_every_n_epoch); validate "
+            f"before, or have it ask later (`frequency` of a schedule) or do without (`strict`)"
+        )
+
+
+def _asked_after(waiting: Any, step: FirstStep) -> int | None:
+    """Return after how many mini-batches a metric is first asked for; None where nobody knows.
+
+    Of a stream without a length, epochs are counted.
+    """
+    epoch = step.batches or 1
+    if isinstance(waiting, pl.callbacks.EarlyStopping):  # else after each validation
+        return epoch if waiting._check_on_train_epoch_end else None
+    if waiting.interval == "epoch":
+        return waiting.frequency * epoch
+    is_known = step.batches is not None and waiting.frequency <= step.batches
+    return waiting.frequency if is_known else None
+
+
+def _first_validation(trainer: pl.Trainer, step: FirstStep) -> int | None:
+    """Return after how many mini-batches the first validation is, counted likewise."""
+    every, interval = trainer.check_val_every_n_epoch, trainer.val_check_batch
+    if interval is None:  # by the clock
+        return None
+    if step.batches is None or interval == float("inf"):
+        return every
+    return int(interval) if every is None else (every - 1) * step.batches + int(interval)
+
+
+def _batches(number: int, step: FirstStep) -> str:
+    return f"{'epoch' if step.batches is None else 'mini-batch'} {number}"
 
 
 def _of_accumulation(part: Part, why: str) -> Iterator[str]:

@@ -268,6 +268,31 @@ class FromArrays(Points):
         self.arrays = dict(np.load(path))
 
 
+class HoldsALoader(Net):
+    def __init__(self, width):
+        super().__init__(width)
+        self.train_dataloader = Points().train_dataloader()
+
+
+class ForTests(pl.LightningDataModule):
+    def test_dataloader(self):
+        return Points().train_dataloader()
+
+
+class OnPlateauByHand(OnPlateau):
+    """Right: Lightning steps no schedule of a module that optimizes by hand."""
+
+    def __init__(self, width):
+        super().__init__(width)
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.optimizers().zero_grad()
+        self.manual_backward(loss)
+        self.optimizers().step()
+
+
 net = Net(3)
 constant = 3
 
