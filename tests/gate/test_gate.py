@@ -720,3 +720,26 @@ def test_a_timing_that_was_altered_does_not_pass_when_judged_again(tmp_path, cap
     write_outcome(tmp_path / "gate.json", {**gate_file, "judged": judged})
     assert main([str(tmp_path / "gate.json")]) == EXIT_CODES["not comparable"]
     assert "of whose rounds it is, has changed" in capsys.readouterr().out
+
+
+def test_a_ratio_that_was_taken_out_of_a_timing_does_not_pass(tmp_path, capsys):
+    """Red before: what the rounds say besides was not asked."""
+    judge(tmp_path, {"determinism_cost": "<= 1.25"})
+    timing = summary.read(tmp_path / "timing.json")
+    summary.write(tmp_path / "timing.json", {**timing, "ratios": timing["ratios"][1:]})
+    gate_file = read_outcome(tmp_path / "gate.json")
+    judged = hashes_of([tmp_path / "timing.json"])
+    write_outcome(tmp_path / "gate.json", {**gate_file, "judged": judged})
+    assert main([str(tmp_path / "gate.json")]) == EXIT_CODES["not comparable"]
+    assert "of whose rounds it is, has changed" in capsys.readouterr().out
+
+
+def test_a_table_of_verdicts_that_is_not_that_of_its_studies_does_not_pass(tmp_path):
+    """Red before: an answer that was altered in the joined table passed when judged again."""
+    (tmp_path / "verdicts").mkdir()
+    write_rows(tmp_path / "verdicts/reproducibility.csv", [verdict("equal")])
+    (tmp_path / "comparisons").mkdir()
+    (tmp_path / "comparisons/x.json").touch()
+    assert outcome(tmp_path, {"deterministic_pair": "equal"}, rows=[verdict("equal")]) == "pass"
+    judged = outcome(tmp_path, {"deterministic_pair": "differs"}, rows=[verdict("differs")])
+    assert judged == "not comparable"

@@ -13,7 +13,7 @@ moved is shown first.
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from twinrun.comparison.study_records import MatrixTable, read_matrix
@@ -91,6 +91,7 @@ def require(
         judged = [*judged, *failures(name, planned["runs"].get(name, ()))] or [NO_RESULT]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
         lines += [{"requirement": requirement, "outcome": o, "why": why} for o, why in judged]
+    lines += map(_out_of_date, _not_of_studies(Path(verdicts), rows))
     lines += map(_out_of_date, other_settings(rests_on, planned, timings))
     write_outcome(
         output,
@@ -121,6 +122,17 @@ def _read(
         *(Path(matrix).with_suffix("") / f"{cell}.json" for matrix, cell in cells),
         *(Path(run).with_name(CHECKSUMS) for run in runs),
     ]
+
+
+def _not_of_studies(verdicts: Path, rows: Sequence[VerdictRow]) -> Iterator[str]:
+    """Say which studies' own tables of verdicts are not what stands in the joined one."""
+    for study in dict.fromkeys(row["study"] for row in rows):
+        table = verdicts.with_suffix("") / f"{study}.csv"
+        if table.is_file() and read_rows(table) != [row for row in rows if row["study"] == study]:
+            yield (
+                f"{verdicts} does not say what {table} says, of which it is made: make both again, "
+                f"with your --configfile (twinrun gate --forcerun judge)"
+            )
 
 
 def _file_of(requirements: Mapping[str, str | list[str]]) -> str | None:

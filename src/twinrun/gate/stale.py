@@ -36,6 +36,7 @@ from twinrun.run_files import left_network, overwritten, read_ended, variant_of
 from twinrun.run_records import DataEntry
 from twinrun.timing import ratios, summary
 from twinrun.timing.summary import Ratio
+from twinrun.timing.without_effect import ratios_in_effect
 
 MOST_NAMED = 8  # of more runs the rule is named, which makes all of them
 
@@ -126,22 +127,24 @@ def _not_of_rounds(timing: Path, folder: Path) -> Iterable[tuple[Path, str]]:
     """Yield a timing whose ratios are not those of its rounds, and how to say it."""
     found, table = summary.read(timing), timing.with_suffix(".csv")
     name = table.relative_to(folder)
-    if found["ratios"] and not table.is_file():
-        yield table, f"{name} is gone"
-    elif found["ratios"]:
-        rounds = artifacts.read_csv(
-            table, ["variant", "size", "phase", "round", "steps", "seconds"]
+    if not table.is_file():
+        if found["ratios"]:
+            yield table, f"{name} is gone"
+        return
+    rounds = artifacts.read_csv(table, ["variant", "size", "phase", "round", "steps", "seconds"])
+    made, _ = ratios_in_effect(
+        ratios.ratios(rounds, found["baseline"]), found["had"], found["settings"]["variants"]
+    )
+    # Also one that the rounds have and the timing lacks.
+    if _by_what(made) != _by_what(found["ratios"]):
+        yield (
+            table,
+            f"{timing.relative_to(folder)}, or {name}, of whose rounds it is, has changed",
         )
-        made = {_of_what(ratio): ratio for ratio in ratios.ratios(rounds, found["baseline"])}
-        if any(made.get(_of_what(ratio)) != ratio for ratio in found["ratios"]):
-            yield (
-                table,
-                f"{timing.relative_to(folder)}, or {name}, of whose rounds it is, has changed",
-            )
 
 
-def _of_what(ratio: Ratio) -> tuple[str, int | None, str]:
-    return ratio["variant"], ratio["size"], ratio["phase"]
+def _by_what(found: Iterable[Ratio]) -> dict[tuple[str, int | None, str], Ratio]:
+    return {(ratio["variant"], ratio["size"], ratio["phase"]): ratio for ratio in found}
 
 
 def _said(why: str, runs: list[str]) -> str:

@@ -44,12 +44,12 @@ def ratios_in_effect(
 
 def _reason(ratio: Ratio, had: Sequence[Had], variants: Mapping[str, Variant]) -> str | None:
     """Say which setting one of the two variants did not have."""
-    names = ratio["variant"], next(iter(variants))
-    asked, known = (asdict(variants[name]) for name in names)
+    names = (ratio["variant"], *list(variants)[:1])
     for name in names:
         for found in had:
             if (found["variant"], found["size"]) != (name, ratio["size"]):
                 continue
+            asked, known = (asdict(variants[name]) for name in names)
             for departure in found["departures"]:
                 if asked[departure["setting"]] != known[departure["setting"]]:
                     return f"under {name}, {departure['sentence']}"
