@@ -27,7 +27,8 @@ from twinrun.checkpoint.reached import (
     reached,
 )
 from twinrun.checkpoint.refusals import generators_of
-from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
+from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of, told_alone
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_computed_once
 from twinrun.containers import is_hidden_iterator, is_really
@@ -94,6 +95,8 @@ class DataLooks:
         self.orders: dict[tuple[int, str], tuple[object, dict[object, None]]] = {}
         self.lengths: dict[tuple[int, str], tuple[object, Length]] = {}
         self.held = HeldObjects()
+        # What `set_epoch` sets is compared where the epoch has begun (see `told_epochs`).
+        self._told_anew = told_alone(training_loaders(trainer))
         self._of_library: set[tuple[int, str]] = set()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
@@ -137,6 +140,8 @@ class DataLooks:
 
     def _add(self, found: Found, told: Container[int]) -> None:
         owner, name, value = found.owner, found.name, found.value
+        if (id(owner), name.rpartition(".")[2]) in self._told_anew:
+            return
         is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value)
         if is_array and id(value) not in told:
             self.seen[id(value)] = value

@@ -16,7 +16,7 @@ from twinrun.checkpoint.plain_attributes import (
 )
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
-from twinrun.checkpoint.stream_position import moved, possible_positions
+from twinrun.checkpoint.stream_position import moved, possible_positions, told_alone
 from twinrun.checkpoint.structure import Structure
 from twinrun.checkpoint.switches import changed_switches, switches
 from twinrun.checkpoint.trainer_settings import changed_settings, settings_of
@@ -40,7 +40,7 @@ class KeptBeside:
         loaders = loaders_of(trainer)
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
-        self.positions = possible_positions(loaders)
+        self.positions = possible_positions(loaders, told_alone(training_loaders(trainer)))
         self.data = DataLooks(trainer, loaders)
         self.attributes = states_of_attributes(trainer, loaders)
         self.settings = settings_of(trainer)

@@ -269,11 +269,12 @@ class Resumable(pl.Callback):
     ) -> None:
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
-        found, self._first_batch.epochs = KeptBeside(trainer), ToldEpochs(trainer, state)
+        found = KeptBeside(trainer)
         self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
         if is_whole := "epoch" not in state:
             self._unless(restored.restore(trainer, module, state, self._together))
             self._restored = None
+        self._first_batch.epochs = ToldEpochs(trainer, state)
         self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
         if not is_whole:
