@@ -150,6 +150,7 @@ class Resumable(pl.Callback):
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
         self._at_start = self._at_start or KeptBeside(trainer, told=self._told)
+        self._at_start.epoch_begins(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
         is_possible &= self._first_batch.compiled.is_seen(trainer.current_epoch)
