@@ -31,7 +31,7 @@ from twinrun.checkpoint.stream_position import (
     told_anew,
 )
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
-from twinrun.checkpoint.users_code import is_computed_once, is_users
+from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
 from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS
@@ -295,5 +295,7 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
             if is_short and name not in {*_OF_DATA, *told}:
                 is_said = state is not None and state.holds_all(name, value)
                 yield key, Said(repr(value)) if is_said else value
-            elif _is_handle(value):  # of a file that is opened where it is first read
+            elif _is_handle(value) or is_mapped(
+                value
+            ):  # of a file that is opened where it is first read
                 yield key, None
