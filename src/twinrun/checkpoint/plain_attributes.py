@@ -253,7 +253,7 @@ def _is_handle(value: object) -> bool:
     """Say whether a value is a library's object that holds no data that could be seen."""
     others = (*PLAIN, torch.Tensor, np.ndarray, *GENERATORS)
     is_data = isinstance(value, others) or is_container(value) or callable(value)
-    return not is_data and not is_users(type(value).__module__)
+    return is_mapped(value) or not (is_data or is_users(type(value).__module__))
 
 
 def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:
@@ -295,7 +295,5 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
             if is_short and name not in {*_OF_DATA, *told}:
                 is_said = state is not None and state.holds_all(name, value)
                 yield key, Said(repr(value)) if is_said else value
-            elif _is_handle(value) or is_mapped(
-                value
-            ):  # of a file that is opened where it is first read
+            elif _is_handle(value):  # of a file that is opened where it is first read
                 yield key, None
