@@ -74,8 +74,8 @@ class KeptBeside:
         # The data module is before them.
         keys = [f"{kind} {turn + 1} " for turn in new for kind in ("data", "told", "once")]
         self.attributes = _renewed(self.attributes, attributes, tuple(keys))
-        places = tuple(f"{turn} " for turn in new)
-        self.positions = _renewed(self.positions, positions, places)
+        turns = tuple(f"{turn} " for turn in new)
+        self.positions = _renewed(self.positions, positions, turns)
         self.parts = parts
 
     def since(self, start: "KeptBeside") -> "KeptBeside":
