@@ -4,7 +4,7 @@ import pytest
 import torch
 from resumed import every, fit
 from small import Points, Restless
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from twinrun.errors import TwinrunError
 
@@ -55,6 +55,131 @@ class LevelledData(Points):
         return DataLoader(data, 16, sampler=Levels(70))
 
 
+class CountedPoints(ToldPoints):
+    """Says how many samples were read, and nothing of its epoch."""
+
+    def __init__(self, data):
+        super().__init__(data)
+        self.seen = 0
+
+    def __getitem__(self, index):
+        self.seen += 1
+        return super().__getitem__(index)
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
+
+
+class CountedData(Points):
+    def train_dataloader(self):
+        return DataLoader(CountedPoints(self), 16)
+
+
+class PlacedLevels(Levels):
+    """Says its epoch and its place, and nothing of its level."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.place = 0
+
+    def set_epoch(self, epoch, level=None):
+        super().set_epoch(epoch, level)
+        self.place = 0
+
+    def __iter__(self):
+        for index in [*super().__iter__()][self.place :]:
+            self.place += 1
+            yield index
+        self.place = 0
+
+    def state_dict(self):
+        return {"epoch": self.epoch, "place": self.place}
+
+    def load_state_dict(self, state):
+        self.epoch, self.place = state["epoch"], state["place"]
+
+
+class PlacedData(Points):
+    def train_dataloader(self):
+        data = torch.utils.data.TensorDataset(self.inputs, self.targets)
+        return DataLoader(data, 16, sampler=PlacedLevels(70))
+
+
+class Telling(DataLoader):
+    """A loader that says where it is, and nothing of its dataset."""
+
+    def state_dict(self):
+        return {"num_workers": self.num_workers}
+
+    def load_state_dict(self, state):
+        assert state == self.state_dict()
+
+
+class TellingData(Points):
+    def train_dataloader(self):
+        return Telling(ToldPoints(self), 16)
+
+
+class ToldWorkers(Points):
+    """No attribute of it holds the dataset of which data workers have copies."""
+
+    def train_dataloader(self):
+        return DataLoader(ToldPoints(self), 16, num_workers=1)
+
+
+class Wraps(Dataset):
+    """Hands on what it is told."""
+
+    def __init__(self, base):
+        self.base = base
+
+    def set_epoch(self, epoch):
+        self.base.set_epoch(epoch)
+
+    def __len__(self):
+        return len(self.base)
+
+    def __getitem__(self, index):
+        return self.base[index]
+
+
+class WrappedData(Points):
+    def train_dataloader(self):
+        return DataLoader(Wraps(ToldPoints(self)), 16)
+
+
+class HeldWorkers(Points):
+    """Holds the dataset of which data workers have copies."""
+
+    def setup(self, stage):
+        self.held = ToldPoints(self)
+
+    def train_dataloader(self):
+        return DataLoader(self.held, 16, num_workers=1)
+
+
+class Stream(IterableDataset):
+    """Takes its order from a seed and its epoch."""
+
+    def __init__(self, data):
+        self.data, self._epoch = data, 0
+
+    def set_epoch(self, epoch):
+        self._epoch += epoch - self._epoch
+
+    def __iter__(self):
+        for index in torch.randperm(70, generator=torch.Generator().manual_seed(self._epoch)):
+            yield self.data.inputs[index], self.data.targets[index]
+
+
+class ToldStream(Points):
+    def train_dataloader(self):
+        return DataLoader(Stream(self), 16)
+
+
 class AtStart(Restless):
     def on_train_epoch_start(self):
         super().on_train_epoch_start()
@@ -78,7 +203,19 @@ class LevelAtEnd(Restless):
         self.trainer.train_dataloader.sampler.set_epoch(self.current_epoch, self.current_epoch + 1)
 
 
-@pytest.mark.parametrize(("data", "module"), [(ToldData, AtStart), (LevelledData, Restless)])
+@pytest.mark.parametrize(
+    ("data", "module"),
+    [
+        (ToldData, AtStart),
+        (LevelledData, Restless),
+        (CountedData, AtStart),
+        (PlacedData, Restless),
+        (ToldWorkers, AtStart),
+        (HeldWorkers, AtStart),
+        (WrappedData, AtStart),
+        (ToldStream, AtStart),
+    ],
+)
 @pytest.mark.parametrize("where", [{"minutes": 0}, {}])
 def test_what_is_told_where_an_epoch_begins_is_told_again(tmp_path, data, module, where):
     in_epoch = {} if where else {"in_epoch": every(1)}
@@ -94,6 +231,11 @@ def test_what_is_told_where_an_epoch_begins_is_told_again(tmp_path, data, module
 @pytest.mark.parametrize(
     ("data", "module", "name"),
     [
+        (CountedData, AtEnd, "CountedPoints.epoch"),
+        (PlacedData, LevelAtEnd, "PlacedLevels.level"),
+        (ToldWorkers, AtEnd, "ToldPoints.epoch"),
+        (WrappedData, AtEnd, "ToldPoints.epoch"),
+        (TellingData, AtEnd, "ToldPoints.epoch"),
         (ToldData, AtEnd, "ToldPoints.epoch"),
         (ToldData, OnceAtStart, "ToldPoints.epoch"),
         (LevelledData, LevelAtEnd, "Levels.level"),

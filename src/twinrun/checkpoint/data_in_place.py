@@ -27,9 +27,10 @@ from twinrun.checkpoint.reached import (
     reached,
 )
 from twinrun.checkpoint.refusals import generators_of
-from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
+from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of, told_alone
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.checkpoint.users_code import is_computed_once
+from twinrun.checkpoint.users_code import is_computed_once, is_mapped
 from twinrun.containers import is_hidden_iterator, is_really
 from twinrun.generators import GENERATORS, global_generators, state_in_a_word
 from twinrun.hidden_content import ESCAPED, PLAIN, content_of_plain
@@ -94,7 +95,10 @@ class DataLooks:
         self.orders: dict[tuple[int, str], tuple[object, dict[object, None]]] = {}
         self.lengths: dict[tuple[int, str], tuple[object, Length]] = {}
         self.held = HeldObjects()
+        # What `set_epoch` sets is compared where the epoch has begun (see `told_epochs`).
+        self._told_anew = told_alone(training_loaders(trainer))
         self._of_library: set[tuple[int, str]] = set()
+        self._mapped: set[tuple[int, str]] = set()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         module = trainer.lightning_module
@@ -137,6 +141,8 @@ class DataLooks:
 
     def _add(self, found: Found, told: Container[int]) -> None:
         owner, name, value = found.owner, found.name, found.value
+        if (id(owner), name.rpartition(".")[2]) in self._told_anew:
+            return
         is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value)
         if is_array and id(value) not in told:
             self.seen[id(value)] = value
@@ -145,6 +151,8 @@ class DataLooks:
             self.arrays[id(owner), name] = owner, content
             if found.is_of_library:
                 self._of_library.add((id(owner), name))
+            if is_mapped(value):
+                self._mapped.add((id(owner), name))
         elif isinstance(value, PLAIN):
             self.numbers[id(owner), name] = owner, value
         elif isinstance(value, Length):
@@ -176,7 +184,8 @@ class DataLooks:
             # In the place of a plain value it was put there under way.
             known = self.arrays[key][1] if key in self.arrays else None
             # ASSUME that what a library's object has only later is what it computes once.
-            is_new = known is None and key not in now._of_library and self._was_there(key, owner)
+            is_late = key in now._of_library or key in now._mapped
+            is_new = known is None and not is_late and self._was_there(key, owner)
             is_there = known is not None or key in self.numbers
             if is_new or (is_there and known != content):
                 yield f"{key[1]} {why}"

@@ -13,7 +13,7 @@ from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.own_states import Said
 from twinrun.checkpoint.plain_attributes import of_data
 from twinrun.checkpoint.replayed_data import training_loaders
-from twinrun.checkpoint.stream_position import possible_positions
+from twinrun.checkpoint.stream_position import possible_positions, told_alone
 
 
 class FirstIterator:
@@ -23,7 +23,8 @@ class FirstIterator:
         """Look."""
         loaders = training_loaders(trainer)
         self._data = DataLooks(trainer, loaders, is_of_batches_alone=True)
-        parts = [*of_data(trainer, loaders), *possible_positions(loaders).items()]
+        positions = possible_positions(loaders, told_alone(loaders))
+        parts = [*of_data(trainer, loaders), *positions.items()]
         # What is set only here is no reason, as it may be the same each time.
         left = (type(None), Said)
         self._plain = {key: repr(value) for key, value in parts if not isinstance(value, left)}

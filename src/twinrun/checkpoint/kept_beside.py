@@ -1,6 +1,7 @@
 """What a training keeps beside a checkpoint, where an epoch starts, and what of it has changed."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import pytorch_lightning as pl
 
@@ -12,17 +13,24 @@ from twinrun.checkpoint.plain_attributes import (
     Attributes,
     changed_attributes,
     keys_changed,
+    of_data,
     states_of_attributes,
 )
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
-from twinrun.checkpoint.stream_position import moved, possible_positions
+from twinrun.checkpoint.stream_position import (
+    moved,
+    parts_of,
+    possible_positions,
+    told_alone,
+)
 from twinrun.checkpoint.structure import Structure
 from twinrun.checkpoint.switches import changed_switches, switches
 from twinrun.checkpoint.trainer_settings import changed_settings, settings_of
 from twinrun.checkpoint.unsaved_optimizers import changed_optimizers, states_of_optimizers
 from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
 
+Look = TypeVar("Look")
 # Of a loader that is its own iterator.
 _CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
 
@@ -38,9 +46,11 @@ class KeptBeside:
             told: as `looks_now` found the attributes before any hook.
         """
         loaders = loaders_of(trainer)
+        # By their places: those of training come first.
+        self.parts = parts_of(training_loaders(trainer))
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
-        self.positions = possible_positions(loaders)
+        self.positions = possible_positions(loaders, told_alone(training_loaders(trainer)))
         self.data = DataLooks(trainer, loaders)
         self.attributes = states_of_attributes(trainer, loaders)
         self.settings = settings_of(trainer)
@@ -48,6 +58,25 @@ class KeptBeside:
         self.structure, self.switches = Structure(trainer), switches()
         self.orders = orders_in_memory(trainer.lightning_module)
         self.made = {k: v for k, v in looks_now(trainer).items() if (told or {}).get(k) != v}
+
+    def epoch_begins(self, trainer: pl.Trainer) -> None:
+        """Look at the loaders, samplers and datasets that have been made anew for an epoch.
+
+        They are other objects, and have not changed; a resumed training makes them likewise.
+        """
+        loaders = training_loaders(trainer)
+        parts, known = parts_of(loaders), {id(part) for part in self.parts}
+        if all(id(part) in known for part in parts):
+            return
+        attributes = {key: repr(value) for key, value in of_data(trainer, loaders)}
+        positions = possible_positions(loaders, told_alone(loaders))
+        new = [turn for turn, part in enumerate(parts) if id(part) not in known]
+        # The data module is before them.
+        keys = [f"{kind} {turn + 1} " for turn in new for kind in ("data", "told", "once")]
+        self.attributes = _renewed(self.attributes, attributes, tuple(keys))
+        turns = tuple(f"{turn} " for turn in new)
+        self.positions = _renewed(self.positions, positions, turns)
+        self.parts = parts
 
     def since(self, start: "KeptBeside") -> "KeptBeside":
         """Return this look, but for what the checkpoint of a resumed training keeps as changed."""
@@ -83,3 +112,11 @@ class KeptBeside:
         return attributes, [
             f"{why}{_CURE}" if why.partition(".")[0] in kinds else why for why in found
         ]
+
+
+def _renewed(
+    old: Mapping[str, Look], new: Mapping[str, Look], which: tuple[str, ...]
+) -> dict[str, Look]:
+    """Return a look in which that at some parts is another, by how their names begin."""
+    kept = {key: value for key, value in old.items() if not key.startswith(which)}
+    return kept | {key: value for key, value in new.items() if key.startswith(which)}

@@ -31,7 +31,7 @@ from twinrun.checkpoint.stream_position import (
     told_anew,
 )
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
-from twinrun.checkpoint.users_code import is_computed_once, is_users
+from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
 from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS
@@ -253,7 +253,7 @@ def _is_handle(value: object) -> bool:
     """Say whether a value is a library's object that holds no data that could be seen."""
     others = (*PLAIN, torch.Tensor, np.ndarray, *GENERATORS)
     is_data = isinstance(value, others) or is_container(value) or callable(value)
-    return not is_data and not is_users(type(value).__module__)
+    return is_mapped(value) or not (is_data or is_users(type(value).__module__))
 
 
 def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:

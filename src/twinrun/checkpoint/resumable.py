@@ -150,6 +150,7 @@ class Resumable(pl.Callback):
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
         self._at_start = self._at_start or KeptBeside(trainer, told=self._told)
+        self._at_start.epoch_begins(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
         is_possible &= self._first_batch.compiled.is_seen(trainer.current_epoch)
@@ -269,11 +270,12 @@ class Resumable(pl.Callback):
     ) -> None:
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
-        found, self._first_batch.epochs = KeptBeside(trainer), ToldEpochs(trainer, state)
+        found = KeptBeside(trainer)
         self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
         if is_whole := "epoch" not in state:
             self._unless(restored.restore(trainer, module, state, self._together))
             self._restored = None
+        self._first_batch.epochs = ToldEpochs(trainer, state)
         self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
         if not is_whole:

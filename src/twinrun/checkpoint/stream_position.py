@@ -10,7 +10,7 @@ resumed from them in silence.
 import copy
 import dis
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import pytorch_lightning as pl
@@ -22,6 +22,7 @@ from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
 from twinrun.containers import entries, is_container
 from twinrun.hidden_content import NUMBERS
 
+_SETTING = ("__init__", "__new__", "__post_init__", "__setstate__", "load_state_dict", "set_epoch")
 PLAIN = (int, float, str, bytes, bool, type(None))
 
 
@@ -89,10 +90,16 @@ def put_back_in_epoch(
     return are_there
 
 
-def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
+def possible_positions(
+    loaders: Sequence[object], told: Container[tuple[int, str]]
+) -> dict[str, object]:
     """Return what might be a position of a stream that says nothing of it, by `Class.attribute`.
 
     Values of plain types; of an iterator or an open file only that it is one, as its class.
+
+    Args:
+        loaders: of the training.
+        told: as of `told_alone`.
     """
     found: dict[str, object] = {}
     for index, part in enumerate(parts_of(loaders)):
@@ -101,6 +108,8 @@ def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
         found[f"{index} {type(part).__name__}."] = None  # it is there
         for name, value in getattr(part, "__dict__", {}).items():
             key = f"{index} {type(part).__name__}.{name}"
+            if (id(part), name) in told:
+                continue
             if hasattr(value, "__next__"):
                 found[key] = type(value)
             elif isinstance(value, PLAIN):
@@ -116,15 +125,44 @@ def is_stream(part: object) -> bool:
 
 
 def told_anew(owner: object) -> set[str]:
-    """Name the attributes that Lightning sets at each epoch: by `set_epoch` of a sampler."""
-    function = getattr(type(owner), "set_epoch", None)
-    return set() if function is None else {"epoch", *_attributes_in(function, "STORE_ATTR")}
+    """Name the attributes that Lightning sets at each epoch: by `set_epoch` of a sampler.
+
+    Of what says itself where it is not those that its other methods move: it is to say them.
+    """
+    kind = type(owner)
+    if not hasattr(kind, "set_epoch"):
+        return set()
+    moved_too = _set_in_methods(kind) if isinstance(owner, Stateful) else set()
+    return {"epoch", *_set_in(kind, lambda name: name == "set_epoch")} - moved_too
 
 
-def _attributes_in(function: Callable[..., object], operation: str) -> set[str]:
+def told_alone(loaders: Sequence[object]) -> set[tuple[int, str]]:
+    """Name what `set_epoch` sets of all that loaders hold and no other method does, by identity.
+
+    What is set elsewhere too may be counted there.
+    """
+    return {
+        (id(part), name)
+        for part in told_parts(loaders)
+        for name in told_anew(part) - _set_in_methods(type(part))
+    }
+
+
+def _set_in_methods(kind: type) -> set[str]:
+    return _set_in(kind, lambda name: name not in _SETTING)
+
+
+def _set_in(kind: type, is_asked_for: Callable[[str], bool]) -> set[str]:
+    """Name what methods of a class and its bases set; one may call that of a base."""
+    members = [each for base in kind.__mro__ for each in vars(base).items()]
+    asked = [each for name, each in members if is_asked_for(name) and inspect.isroutine(each)]
+    return {name for function in asked for name in _stored_by(function)}
+
+
+def _stored_by(function: Callable[..., object]) -> set[str]:
     code = getattr(inspect.unwrap(function), "__code__", None)
     steps = dis.get_instructions(code) if code is not None else ()
-    return {str(step.argval) for step in steps if step.opname == operation}
+    return {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
 
 
 def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
@@ -143,20 +181,32 @@ def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator
             yield f"{name} changes while the training runs, and there is no state_dict that has it"
 
 
-def parts_of(loaders: Sequence[object]) -> list[object]:
-    """List loaders, samplers and datasets, each once; nothing inside of what is stateful."""
+def told_parts(loaders: Sequence[object]) -> list[object]:
+    """List loaders and what lies in them and has a `set_epoch`, or may wrap what has one."""
+    return parts_of(loaders, are_all=True)
+
+
+def parts_of(loaders: Sequence[object], *, are_all: bool = False) -> list[object]:
+    """List loaders, samplers and datasets, each once; nothing inside of what is stateful.
+
+    Args:
+        loaders: of the training.
+        are_all: also those inside, of which data workers have copies, and in other attributes.
+    """
     found: dict[int, object] = {}
 
     def walk(part: object, deeper: int) -> None:
         if part is None or id(part) in found:
             return
         found[id(part)] = part
-        if isinstance(part, Stateful) or not deeper:
+        if (isinstance(part, Stateful) and not are_all) or not deeper:
             return
         # Data workers have copies of the dataset, which end with the epoch.
-        has_workers = getattr(part, "num_workers", 0) > 0
-        for name in WRAPPED:
-            value = getattr(part, "__dict__", {}).get(name)
+        has_workers = getattr(part, "num_workers", 0) > 0 and not are_all
+        attributes = getattr(part, "__dict__", {})
+        others = [each for each, value in attributes.items() if hasattr(type(value), "set_epoch")]
+        for name in dict.fromkeys([*WRAPPED, *(others if are_all else ())]):
+            value = attributes.get(name)
             if value is not None and not (has_workers and name == "dataset"):
                 several = is_container(value) and not isinstance(value, dict)
                 for inner in [item for _, item in entries(value)] if several else [value]:

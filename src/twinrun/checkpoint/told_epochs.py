@@ -11,18 +11,15 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.replayed_data import training_loaders
-from twinrun.checkpoint.stream_position import Stateful, parts_of, told_anew
+from twinrun.checkpoint.stream_position import told_anew, told_parts
 from twinrun.checkpoint.users_code import attributes_seen
 
 
 def told_epochs(trainer: pl.Trainer) -> dict[str, str]:
-    """Write down what `set_epoch` sets of the training loaders' parts, by name.
-
-    A part that says itself where it is is told so otherwise.
-    """
+    """Write down what `set_epoch` sets of the training loaders' parts, by name."""
     found = {}
-    for turn, part in enumerate(parts_of(training_loaders(trainer))):
-        told = set() if isinstance(part, Stateful) else told_anew(part)
+    for turn, part in enumerate(told_parts(training_loaders(trainer))):
+        told = told_anew(part)
         seen = attributes_seen(part) if told else {}
         for name in sorted(told & seen.keys()):
             if not (content := look(seen[name], ())).startswith(UNSEEN):

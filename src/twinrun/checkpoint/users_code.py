@@ -8,6 +8,8 @@ import types
 from collections.abc import Iterator
 from contextlib import suppress
 
+import numpy as np
+
 from twinrun.containers import attributes_of
 from twinrun.process.import_path import OURS_AS_USERS
 
@@ -68,6 +70,11 @@ def is_computed_once(owner: object, called: str) -> bool:
     """
     member = inspect.getattr_static(type(owner), called.rpartition(".")[2], None)
     return isinstance(member, functools.cached_property)
+
+
+def is_mapped(value: object) -> bool:
+    """Say whether a value is a file that is mapped into memory, to be read alone."""
+    return type(value) is np.memmap and not value.flags.writeable
 
 
 @functools.cache

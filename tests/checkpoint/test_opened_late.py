@@ -1,0 +1,51 @@
+"""Files that a dataset maps into memory where it first reads them."""
+
+import numpy as np
+import pytest
+import torch
+from resumed import assert_resumed, fit
+from small import Points, Small
+from torch.utils.data import DataLoader, Dataset
+
+
+class Mapped(Dataset):
+    """Maps its file where it first reads it, in each process for itself."""
+
+    mode = "r"
+
+    def __init__(self, file, data):
+        self.file, self.targets, self.mapped = str(file), data.targets, None
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        if self.mapped is None:
+            self.mapped = np.load(self.file, mmap_mode=self.mode)
+        return torch.from_numpy(self.mapped[index].copy()), self.targets[index]
+
+
+class CopiedOnWrite(Mapped):
+    mode = "c"
+
+
+def of(kind, folder):
+    class MappedData(Points):
+        def train_dataloader(self):
+            np.save(folder / "rows.npy", self.inputs.numpy())
+            return DataLoader(kind(folder / "rows.npy", self), 16, shuffle=True)
+
+    return MappedData
+
+
+@pytest.mark.parametrize("options", [{"kills": [8]}, {"kills": [7], "minutes": 0}])
+def test_a_file_that_is_mapped_late_to_be_read_is_no_reason(tmp_path, options):
+    """Red before: no checkpoint was written."""
+    at = [5] if "minutes" in options else [7]
+    options |= {"data": of(Mapped, tmp_path), "module": Small, "max_epochs": 3}
+    assert_resumed(tmp_path, at, every_batches=9 if "minutes" in options else 1, **options)
+
+
+def test_one_that_can_be_written_to_is(tmp_path):
+    _, _, said = fit(tmp_path, of(CopiedOnWrite, tmp_path), Small, minutes=0)
+    assert "CopiedOnWrite.mapped has changed to what is no plain value" in said[0]
