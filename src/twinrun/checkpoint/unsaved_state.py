@@ -13,6 +13,7 @@ import hashlib
 import io
 import pickle
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -143,8 +144,11 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
             if isinstance(value, torch.nn.Module):
                 value = _state_of(value)
             path, only_users = f"{type(owners[key]).__name__}.{name}", _pickled(value, kept) is None
-            for where, seen in values_seen(value, path, kept, only_users=only_users):
-                yield f"{key} {where}", f"{SAID if state.says(name, seen) else _LEFT_OUT}{seen}"
+            found = [*values_seen(value, path, kept, only_users=only_users)]
+            times = Counter(seen for _, seen in found)
+            for where, seen in found:
+                is_said = state.says(name, seen, where.removeprefix(path), times[seen])
+                yield f"{key} {where}", f"{SAID if is_said else _LEFT_OUT}{seen}"
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
