@@ -1,6 +1,7 @@
 """What lies beside a `state_dict` of a callback's or a schedule's own class, as in a global."""
 
 import importlib
+import re
 
 import pytest
 import pytorch_lightning as pl
@@ -280,3 +281,52 @@ def test_what_an_installed_class_saves_is_held_in_one_of_ones_own_too(tmp_path, 
     average = importlib.import_module("averages_installed").Average
     own = type("Own", (average,), {"__module__": __name__, "on_train_end": lambda *_: None})
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(own))
+
+
+class SetLate(Best):
+    def on_train_batch_start(self, *_):
+        self.original = None
+
+
+class ByHooks(pl.Callback):
+    count = 0
+
+    def on_train_batch_end(self, *_):
+        self.count += 1
+
+    def on_save_checkpoint(self, trainer, module, checkpoint):
+        checkpoint["count"] = self.count
+
+    def on_load_checkpoint(self, trainer, module, checkpoint):
+        self.count = checkpoint["count"]
+
+
+class Warm(torch.optim.lr_scheduler.LRScheduler):
+    """Keeps the schedule that comes behind it."""
+
+    def __init__(self, optimizer):
+        self.after = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        return [0.05 for _ in self.optimizer.param_groups]
+
+
+@pytest.mark.parametrize(
+    ("module", "cure"),
+    [
+        (
+            with_callback(SetLate),
+            "SetLate.original changes while the training runs, and .*__init__",
+        ),
+        (with_callback(ByHooks), "says that nothing is to be kept; what on_save_checkpoint adds"),
+        (
+            scheduled(Warm),
+            r"optimizer, schedule or module .*StepLR.*\(a schedule inside of another",
+        ),
+    ],
+)
+def test_why_there_is_no_checkpoint_names_a_cure(tmp_path, module, cure):
+    """Red before: none was named, or the module was said to keep what its schedule does."""
+    _, _, said = fit(tmp_path, Points, module, minutes=0)
+    assert any(re.search(cure, sentence) for sentence in said), said

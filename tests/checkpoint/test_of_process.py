@@ -109,6 +109,21 @@ class Stage(Dataset):
         return values[:4], values[4:]
 
 
+class Named(InAFolder):
+    def train_dataloader(self):
+        loader = super().train_dataloader()
+        loader.dataset.run = f"run {time.perf_counter()}"
+        return loader
+
+
+def test_the_cure_of_what_a_process_has_anew_is_named(tmp_path):
+    """Red before: "Files.run is another one", at each resume, and no word of what to do."""
+    told = {"data": Named, "module": Small, "minutes": 0}
+    fit(tmp_path, kill=7, **told)
+    with pytest.raises(TwinrunError, match=r"Files\.run is another one .*outside of what loaders"):
+        fit(tmp_path, **told)
+
+
 @pytest.mark.parametrize("data", [Stages, DrawnStages])
 def test_another_file_in_the_temporary_folder_is_another_one(tmp_path, monkeypatch, data):
     """Red before: resumed in silence, in other bits: any name of eight letters was a drawn one."""

@@ -42,6 +42,7 @@ WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 _PICKLED, _LEFT_OUT = "pickled ", "left out "  # by a state_dict
+_LATE = " (it is first set under way: `__init__` may set it)"
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
 
@@ -254,7 +255,11 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
         name, then, state = key.partition(" ")[2], before.get(key), after.get(key)
         if (state or then or "").startswith((SAID, _LEFT_OUT)):
             if _is_left_out(then, state):
-                yield f"{name} changes while the training runs, and the state_dict does not hold it"
+                is_late = then is None and (state or "").removeprefix(_LEFT_OUT) in MAY_GO
+                yield (
+                    f"{name} changes while the training runs, and the state_dict does not hold it"
+                    f"{_LATE if is_late else ''}"
+                )
             continue
         if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
@@ -269,7 +274,8 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
         if is_changed:
             yield (
                 f"{name} changes while the training runs, and the callback has no state_dict"
-                " (one that returns {} says that nothing is to be kept)"
+                " (one that returns {} says that nothing is to be kept; what "
+                "on_save_checkpoint adds is not looked at)"
             )
 
 
