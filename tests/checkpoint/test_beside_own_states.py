@@ -1,5 +1,8 @@
 """What lies beside a `state_dict` of a callback's or a schedule's own class, as in a global."""
 
+import importlib
+import re
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -176,3 +179,154 @@ def test_what_a_schedule_leaves_out_of_its_state_is_refused(tmp_path, schedule, 
 @pytest.mark.parametrize("schedule", [LowersAndSaysSo, Own])
 def test_what_a_schedule_says_is_resumed(tmp_path, schedule):
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=scheduled(schedule))
+
+
+class ByNames(pl.Callback):
+    """Lowers the rate by a number that no state holds; the state holds another one like it."""
+
+    KEYS = ("wait", "patience")
+
+    def __init__(self):
+        self.wait, self.patience, self.drops = 0, 1, 0
+
+    def on_train_epoch_end(self, trainer, module):
+        self.drops += 1
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = 0.05 * 0.5**self.drops
+
+    def state_dict(self):
+        return {name: getattr(self, name) for name in self.KEYS}
+
+    def load_state_dict(self, state_dict):
+        vars(self).update(state_dict)
+
+
+class BegunAnew(ByNames):
+    def load_state_dict(self, state_dict):
+        self.wait, self.patience, self.drops = 0, 1, 0
+        super().load_state_dict(state_dict)
+
+    def state_dict(self):
+        return {"wait": self.wait, "patience": self.patience}
+
+
+class Stages:
+    def __init__(self):
+        self.known, self.drops = 1, 0
+
+    def state_dict(self):
+        return {"known": self.known}
+
+
+class Inside(ByNames):
+    def __init__(self):
+        self.stages = Stages()
+
+    def on_train_epoch_end(self, trainer, module):
+        self.stages.drops += 1
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = 0.05 * 0.5**self.stages.drops
+
+    def state_dict(self):
+        return {"stages": self.stages.state_dict()}
+
+    def load_state_dict(self, state_dict):
+        self.stages.known = state_dict["stages"]["known"]
+
+
+class UnderAnotherName(ByNames):
+    def state_dict(self):
+        return {"w": self.wait, "p": self.patience, "d": [self.drops]}
+
+    def load_state_dict(self, state_dict):
+        self.wait, self.patience, self.drops = state_dict["w"], state_dict["p"], state_dict["d"][0]
+
+
+@pytest.mark.parametrize("callback", [ByNames, BegunAnew, Inside])
+def test_a_number_that_the_state_holds_of_another_one_is_refused(tmp_path, callback):
+    """Red before: resumed in silence, in other bits: a state has a 0 or a 1 nearly always."""
+    _, _, said = fit(tmp_path, module=with_callback(callback), minutes=0)
+    assert any("drops changes while the training runs" in sentence for sentence in said), said
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+def test_a_number_that_the_state_holds_under_another_name_is_resumed(tmp_path):
+    assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(UnderAnotherName))
+
+
+INSTALLED = """
+import pytorch_lightning as pl
+
+class Average(pl.Callback):
+    def __init__(self):
+        self.updates = 0
+
+    def on_train_batch_end(self, *_):
+        self.updates += 1
+
+    def state_dict(self):
+        return {"updates": self.updates}
+
+    def load_state_dict(self, state_dict):
+        self.updates = state_dict["updates"]
+"""
+
+
+def test_what_an_installed_class_saves_is_held_in_one_of_ones_own_too(tmp_path, monkeypatch):
+    """Red before: "the state_dict does not hold it", as only code of one's own was read."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "averages_installed.py").write_text(INSTALLED)
+    monkeypatch.syspath_prepend(str(folder))
+    average = importlib.import_module("averages_installed").Average
+    own = type("Own", (average,), {"__module__": __name__, "on_train_end": lambda *_: None})
+    assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(own))
+
+
+class SetLate(Best):
+    def on_train_batch_start(self, *_):
+        self.original = None
+
+
+class ByHooks(pl.Callback):
+    count = 0
+
+    def on_train_batch_end(self, *_):
+        self.count += 1
+
+    def on_save_checkpoint(self, trainer, module, checkpoint):
+        checkpoint["count"] = self.count
+
+    def on_load_checkpoint(self, trainer, module, checkpoint):
+        self.count = checkpoint["count"]
+
+
+class Warm(torch.optim.lr_scheduler.LRScheduler):
+    """Keeps the schedule that comes behind it."""
+
+    def __init__(self, optimizer):
+        self.after = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        return [0.05 for _ in self.optimizer.param_groups]
+
+
+@pytest.mark.parametrize(
+    ("module", "cure"),
+    [
+        (
+            with_callback(SetLate),
+            "SetLate.original changes while the training runs, and .*__init__",
+        ),
+        (with_callback(ByHooks), "says that nothing is to be kept; what on_save_checkpoint adds"),
+        (
+            scheduled(Warm),
+            r"optimizer, schedule or module .*StepLR.*\(a schedule inside of another",
+        ),
+    ],
+)
+def test_why_there_is_no_checkpoint_names_a_cure(tmp_path, module, cure):
+    """Red before: none was named, or the module was said to keep what its schedule does."""
+    _, _, said = fit(tmp_path, Points, module, minutes=0)
+    assert any(re.search(cure, sentence) for sentence in said), said

@@ -76,6 +76,64 @@ def test_the_same_files_in_another_order_are(tmp_path):
         fit(tmp_path, **told)
 
 
+class Stages(Points):
+    """Makes files of stages in the temporary folder, and reads that of the epoch."""
+
+    def prepare_data(self):
+        self.stages = [self.path(stage) for stage in range(3)]
+        for stage, path in enumerate(self.stages):
+            values = torch.cat([self.inputs, self.targets], 1)
+            np.save(path, np.concatenate([values[:-1], values[-1:] + stage]))
+
+    def path(self, stage):
+        return f"{tempfile.gettempdir()}/curriculum_{stage}.npy"
+
+    def train_dataloader(self):
+        return DataLoader(Stage(self.stages[self.trainer.current_epoch]), 16, shuffle=True)
+
+
+class DrawnStages(Stages):
+    def path(self, stage):
+        return f"{tempfile.mkdtemp()}/stage.npy"
+
+
+class Stage(Dataset):
+    def __init__(self, path):
+        self.path = path
+
+    def __len__(self):
+        return 70
+
+    def __getitem__(self, row):
+        values = torch.from_numpy(np.load(self.path)[row])
+        return values[:4], values[4:]
+
+
+class Named(InAFolder):
+    def train_dataloader(self):
+        loader = super().train_dataloader()
+        loader.dataset.run = f"run {time.perf_counter()}"
+        return loader
+
+
+def test_the_cure_of_what_a_process_has_anew_is_named(tmp_path):
+    """Red before: "Files.run is another one", at each resume, and no word of what to do."""
+    told = {"data": Named, "module": Small, "minutes": 0}
+    fit(tmp_path, kill=7, **told)
+    with pytest.raises(TwinrunError, match=r"Files\.run is another one .*outside of what loaders"):
+        fit(tmp_path, **told)
+
+
+@pytest.mark.parametrize("data", [Stages, DrawnStages])
+def test_another_file_in_the_temporary_folder_is_another_one(tmp_path, monkeypatch, data):
+    """Red before: resumed in silence, in other bits: any name of eight letters was a drawn one."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    told = {"data": data, "module": Small, "minutes": 0}
+    fit(tmp_path / "run", kill=7, **told)
+    with pytest.raises(TwinrunError, match=r"Stage.path is another one in the loaders"):
+        fit(tmp_path / "run", **told)
+
+
 @pytest.mark.parametrize(
     "value", [0.25, 1764331200.0, 7, "train", "/data/aabbccdd/1", datetime.date(2020, 1, 1), None]
 )
@@ -91,7 +149,7 @@ def test_a_random_name_in_a_list_may_be_a_samples():
 def test_a_folder_that_was_there_before_is_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with tempfile.TemporaryDirectory() as folder:
-        assert without_process(f"{folder}/a") == "<temporary>/a"
+        assert without_process(f"{folder}/a") == "<temporary>/tmp<drawn>/a"
         of_process._is_made_here.cache_clear()
         monkeypatch.setitem(of_process._BEGAN, time.time, time.time() + 60)
         assert without_process(f"{folder}/a") == f"{folder}/a"

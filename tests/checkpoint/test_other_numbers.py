@@ -145,3 +145,18 @@ def test_what_is_no_number_of_an_optimizer_is_state_too(kind, change, name):
     else:
         (found,) = said
         assert found.startswith(f"{kind.__name__}.{name} changes while the training runs")
+
+
+def test_a_tensor_of_one_number_is_not_held_as_the_count_of_a_parameter_is_like_it():
+    """Red before: the steps that Adam counts were taken for it, until they were others."""
+    module = pl.LightningModule()
+    module.layer = torch.nn.Linear(2, 2)
+    trainer = type("Trainer", (), {"lightning_module": module, "lr_scheduler_configs": []})()
+    trainer.optimizers = [optimizer] = [torch.optim.Adam(module.parameters())]
+    optimizer.turn = torch.tensor(0.0)
+    module.layer(torch.ones(2)).sum().backward()
+    before = states_of_optimizers(trainer)
+    optimizer.step()
+    optimizer.turn += 1
+    (said,) = changed_optimizers(before, states_of_optimizers(trainer))
+    assert said.startswith("Adam.turn changes while the training runs")

@@ -26,7 +26,7 @@ from twinrun.verdicts.evidence import Evidence
 
 WITHOUT_VALIDATION = WORKLOAD | {"data": "stops:WithoutValidation"}
 KEEPS_OBJECTS = WORKLOAD | {"module": "stops:KeepsObjects"}
-OBJECTS = "a callback, optimizer or module keeps more than data"
+OBJECTS = "a callback, optimizer, schedule or module keeps more than data"
 
 
 class Ended(BaseException):

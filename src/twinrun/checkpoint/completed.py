@@ -25,6 +25,8 @@ from twinrun.checkpoint.whole_state import saving
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import rng_states
 
+_INNER = " (a schedule inside of another one: its state_dict may give that one's state_dict)"
+
 
 def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
     """Write the checkpoint of this worker; the Trainer's own way has the first one write for all.
@@ -62,7 +64,8 @@ def _where(checkpoint: Mapping[str, Any]) -> str:
     for key, entry in checkpoint.items():
         if key not in ("callbacks", "state_dict", "optimizer_states"):
             held[f", under {key!r} of the checkpoint"] = entry
-    return next((where for where, entry in held.items() if not _is_read(entry)), "")
+    found = next((where for where, entry in held.items() if not _is_read(entry)), "")
+    return f"{found}{_INNER if repr('lr_schedulers') in found else ''}"
 
 
 def _is_read(value: object) -> bool:

@@ -32,6 +32,10 @@ _MOVING = {"global_step", "callback_metrics", "logged_metrics", "progress_bar_me
 # By these names code comes to all else that a training has by then.
 _OF_TRAINER = {"trainer", "global_step", "current_epoch"}
 _UNLIKE = "is another one in the loaders that the resumed training has made"
+_CURE = (
+    " (what each process has anew, as its time, a name that it draws or how long reading took, can "
+    "be kept outside of what loaders hold: in a local variable or a log)"
+)
 _WHY = "changes in an epoch whose loaders are made of it (reload_dataloaders_every_n_epochs)"
 
 
@@ -95,7 +99,7 @@ class MakingLoaders:
             self.noted["made"] = made_loaders(trainer, before)
         if restored is not None and restored.get("making") is not None:
             other = unlike(restored["making"].get("made", {}), self.noted["made"])
-            self.unlike = None if other is None else f"{other} {_UNLIKE}"
+            self.unlike = None if other is None else f"{other} {_UNLIKE}{_CURE}"
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Name what has changed in the epoch and its loaders are made from.

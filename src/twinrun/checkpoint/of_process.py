@@ -11,25 +11,50 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
+from typing import Any
+
+import xxhash
 
 _SECONDS = (time.time, time.perf_counter, time.monotonic)
 _NANOSECONDS = (time.time_ns, time.perf_counter_ns, time.monotonic_ns)
 # The workload is read later.
 _BEGAN = {clock: clock() for clock in (*_SECONDS, *_NANOSECONDS)}
-_RANDOM = r"[^/'\"]*[a-z0-9_]{8}[^/'\"]*"  # as `tempfile` names files and folders
+_NAMES: set[str] = set()  # which `tempfile` has drawn for files and folders in this process
+_LONG = 8  # letters of such a one
+_HEX = ("8", "4", "4", "4", "12")
+_UUID = re.compile("-?".join(f"[0-9a-f]{{{count}}}" for count in _HEX))
+_MOST_READ, _MOST_FILES = 1 << 12, 64  # bytes where a file begins and ends; files of a folder
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]+")
 _KNOWN = "what belongs to the process"
 
 
+def _note_names() -> None:
+    names = tempfile._RandomNameSequence  # pyrefly: ignore[missing-attribute]
+    drawn = names.__next__
+
+    def noted(self: Any) -> str:
+        name = drawn(self)
+        _NAMES.add(name)
+        return name
+
+    names.__next__ = noted
+
+
+_note_names()  # nothing tells later which part of a name was drawn
+
+
 def without_process(text: str) -> str:
     """Leave out of a text the temporary folders that this process has made, and addresses.
+
+    What a file that it has made there holds stands in their place: a name is none of a process's
+    for lying there, and several that were drawn may have one each.
 
     >>> without_process("<object at 0x7f3a00>"), without_process("train")
     ('<object at>', 'train')
     """
     for folder in _folders(tempfile.gettempdir()):
         if folder in text:
-            text = re.sub(f"{re.escape(folder)}/{_RANDOM}", _temporary, text)
+            text = re.sub(f"({re.escape(folder)}/)([^'\"]*)", _temporary, text)
     return _ADDRESS.sub("at", text) if " at 0x" in text else text
 
 
@@ -39,7 +64,30 @@ def _folders(temporary: str) -> set[str]:
 
 
 def _temporary(found: re.Match[str]) -> str:
-    return "<temporary>" if _is_made_here(found[0]) else found[0]
+    folder, rest = found.groups()
+    if not _is_made_here(f"{folder}{rest.partition('/')[0]}"):
+        return found[0]
+    windows = {rest[start:][:_LONG] for start in range(len(rest) - _LONG + 1)}
+    for name in windows & _NAMES:
+        rest = rest.replace(name, "<drawn>")
+    return f"<temporary>/{_UUID.sub('<drawn>', rest)}{_content_of(Path(found[0]))}"
+
+
+def _content_of(path: Path) -> str:
+    """Write down where a file begins and ends; of a folder those of its first files."""
+    content = xxhash.xxh3_64()
+    try:
+        inside = sorted(path.iterdir())[:_MOST_FILES] if path.is_dir() else [path]
+        files = [file for file in inside if file.is_file()]
+        for file in files:
+            size = file.stat().st_size
+            with file.open("rb") as opened:
+                content.update(f"{size}".encode() + opened.read(_MOST_READ))
+                opened.seek(max(0, size - _MOST_READ))
+                content.update(opened.read(_MOST_READ))
+    except (OSError, ValueError):  # it is gone again, or no path
+        return ""
+    return f" {content.hexdigest()}" if files else ""
 
 
 @functools.cache

@@ -1,13 +1,16 @@
 """What the `state_dict` of an object's own class says of its attributes: it may leave some out.
 
 That there is one is no proof that it says everything: an average is saved, and the count by which
-it warms up is not. Said is what the code of `state_dict` or `load_state_dict` names, and of which
-the state holds each value.
+it warms up is not. Said is a value that the state holds under its attribute's own name, or under
+another one if the state is not the same without the attribute, or loading sets it.
 """
 
+import copy
+import re
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,8 @@ import torch
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
-from twinrun.checkpoint.users_code import functions_in, is_users, names_in
+from twinrun.checkpoint.plain_data import is_plain
+from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 from twinrun.values_inside import values_in
 
 SAID = "said "  # before a value that a state holds
@@ -23,6 +27,8 @@ _METHODS = ("state_dict", "load_state_dict")
 _ANY = {"__dict__", "vars", "getattr", "setattr"}  # by these code comes to all attributes
 # So a walk writes them, and a state has a text, or another container.
 _PATH, _EMPTY = "the path ", "empty list"
+_KEY = re.compile(r"\['([^']*)'\]|\.([^\W\d]\w*)")
+_MANY = ("torch.", "ndarray ")  # tensors and arrays, which are hardly alike by chance
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, defaultdict, Counter)
 _EMPTIES = frozenset(f"empty {kind.__name__}" for kind in _CONTAINERS)
 MAY_GO = frozenset(look_at_leaf(leaf) for leaf in (None, _EMPTY))
@@ -50,7 +56,7 @@ def is_other(then: str | None, now: str | None) -> bool:
 
 
 class OwnState:
-    """The state of an object, and what its code names."""
+    """The state of an object, and which of its attributes that has."""
 
     def __init__(self, owner: Any) -> None:
         """Ask for it; to save what raises fails by itself.
@@ -58,27 +64,103 @@ class OwnState:
         Args:
             owner: has a `state_dict`.
         """
-        state, self._held = None, frozenset[str]()
-        try:
-            with isolate_rng():
-                state = owner.state_dict()
-            self._held = frozenset(seen for _, seen in values_seen(state, ""))
-        except Exception:  # noqa: S110  of whatever class
-            pass
+        self._owner, self._found = owner, dict[str, str]()
+        state = None
+        with suppress(Exception):  # of whatever class
+            state, self._found = _state_of(owner)
         self.is_nothing = state == {}
         """Whether it says that nothing is to be kept."""
-        self._names = names_of_state(owner)
+        self._keys: dict[str, list[set[str]]] = {}  # under which it has a value
+        for path, seen in self._found.items():
+            self._keys.setdefault(seen, []).append(set(_keys_in(path)))
+        self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()
 
-    def says(self, name: str, seen: str) -> bool:
-        """Say whether it holds a value of an attribute, as `values_seen` writes that."""
-        return self.is_nothing or self._holds(name, seen)
+    def says(self, name: str, seen: str, rest: str = "", times: int = 1) -> bool:
+        """Say whether it holds a value of an attribute.
+
+        Most states have a 0, a 1 and a True: they may be those of another attribute.
+
+        Args:
+            name: of the attribute.
+            seen: the value, as `values_seen` writes it.
+            rest: of its path, where it lies inside.
+            times: as often as the attribute has it.
+        """
+        return self.is_nothing or self._holds(name, seen, rest, times)
 
     def holds_all(self, name: str, value: object) -> bool:
         """Say whether it holds all values of an attribute."""
-        return all(self._holds(name, seen) for _, seen in values_seen(value, name))
+        found = [*values_seen(value, "")]
+        times = Counter(seen for _, seen in found)
+        return all(self._holds(name, seen, rest, times[seen]) for rest, seen in found)
 
-    def _holds(self, name: str, seen: str) -> bool:
-        return seen in self._held and (self._names is None or name in self._names)
+    def _holds(self, name: str, seen: str, rest: str, times: int) -> bool:
+        there = self._keys.get(seen, [])
+        if seen.startswith(_MANY):
+            return bool(there) and (any(name in keys for keys in there) or self._reads(name))
+        called = [name, *_keys_in(rest)]
+        others = self._attributes - {*called}
+        free = [keys for keys in there if keys.isdisjoint(others)]
+        is_named = any(called[-1] in keys for keys in free)
+        is_read = len(free) >= times and self._reads(name)
+        return is_named or is_read or (bool(there) and self._loads(name, seen, rest))
+
+    def _reads(self, name: str) -> bool:
+        """Say whether the state is another one without an attribute."""
+        if name not in self._read:
+            is_own = name in getattr(self._owner, "__dict__", {})
+            # By its code where nothing can be tried, or a clock is in it.
+            is_tried = is_own and self._without(None) == self._found
+            named = names_of_state(self._owner) or ()
+            self._read[name] = self._without(name) != self._found if is_tried else name in named
+        return self._read[name]
+
+    def _without(self, name: str | None) -> dict[str, str] | None:
+        """Return the values in the state of another such object; None if it has none."""
+        try:
+            attributes = vars(self._owner).items()
+            other = self._another({key: value for key, value in attributes if key != name})
+            return _state_of(other)[1]
+        except Exception:  # of whatever class
+            return None
+
+    def _loads(self, name: str, seen: str, rest: str) -> bool:
+        """Say whether another one that loads the state has a value, as it follows from others.
+
+        Asked are objects of plain data alone: what is done to such a one shows nowhere else.
+        """
+        attributes = {k: v for k, v in vars(self._owner).items() if not callable(v) and k != name}
+        if not all(map(is_plain, attributes.values())):
+            return False
+        try:
+            other = self._another(copy.deepcopy(attributes))
+            with isolate_rng():
+                other.load_state_dict(copy.deepcopy(self._owner.state_dict()))
+            return (rest, seen) in values_seen(vars(other)[name], "")
+        except Exception:  # of whatever class
+            return False
+
+    def _another(self, attributes: dict[str, object]) -> Any:
+        if hasattr(type(self._owner), "__del__"):  # by which it would close what is not its own
+            raise TypeError
+        other = object.__new__(type(self._owner))
+        vars(other).update(attributes)
+        return other
+
+
+def _state_of(owner: Any) -> tuple[object, dict[str, str]]:
+    with isolate_rng():
+        state = owner.state_dict()
+    return state, dict(values_seen(state, ""))
+
+
+def _keys_in(path: str) -> list[str]:
+    """Return the names in a path.
+
+    >>> _keys_in("['ema'].rates[2]['a.b'][0]")
+    ['ema', 'rates', 'a.b']
+    """
+    return [key or name for key, name in _KEY.findall(path)]
 
 
 def names_of_state(owner: object) -> set[str] | None:

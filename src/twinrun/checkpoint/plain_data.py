@@ -276,5 +276,5 @@ def as_data(path: Path) -> Mapping[str, Any]:
         met = re.search(r"GLOBAL (\S+)", str(error))
         what = met.group(1) if met else str(error).split("\n")[0]
         raise TwinrunError(
-            f"a callback, optimizer or module keeps more than data ({what})"
+            f"a callback, optimizer, schedule or module keeps more than data ({what})"
         ) from None

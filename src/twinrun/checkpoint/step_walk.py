@@ -46,9 +46,9 @@ class StepWalk(Walk):
             yield from self.class_of(type(part), DEEPEST)
         elif not (state := OwnState(part)).is_nothing:
             for found in self.class_of(type(part), DEEPEST, is_asked=True):
-                name = found.name.rpartition(".")[2].partition("[")[0]
+                name, bracket, rest = found.name.rpartition(".")[2].partition("[")
                 is_value = isinstance(found.value, (*PLAIN, torch.Tensor, np.ndarray))
-                if not is_value or not state.says(name, seen_as(found.value)):
+                if not is_value or not state.says(name, seen_as(found.value), f"{bracket}{rest}"):
                     yield found
                 elif isinstance(found.value, PLAIN):  # as it may be like another one by chance
                     yield found._replace(value=Said(repr(found.value)))

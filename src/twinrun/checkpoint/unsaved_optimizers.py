@@ -36,10 +36,11 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
         methods = (kind.state_dict, kind.load_state_dict)
         is_own = not any(each.__module__.startswith("torch.") for each in methods)
         own = OwnState(optimizer) if is_own else None
+        # Counts of steps are alike by chance, and each parameter may have one.
         saved = {
             look_at_leaf(leaf)
             for _, leaf in leaves(optimizer.state_dict())
-            if isinstance(leaf, torch.Tensor | np.ndarray)
+            if isinstance(leaf, torch.Tensor | np.ndarray) and np.prod(leaf.shape) > 1
         }
         for key, path, value in beside:
             if not key.startswith(f"{index} "):
@@ -47,7 +48,9 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
             state = look_at_leaf(value)
             # By its own name, as a state may hold such a number of another one.
             name = re.split(r"\W", path)[0]
-            if state in saved or (own is not None and own.says(name, seen_as(value))):
+            if state in saved or (
+                own is not None and own.says(name, seen_as(value), path.removeprefix(name))
+            ):
                 state = f"{SAID}{state}"
             elif isinstance(value, str | None):
                 state = f"{TEXT}{state}"

@@ -13,6 +13,7 @@ import hashlib
 import io
 import pickle
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -41,6 +42,7 @@ WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 _PICKLED, _LEFT_OUT = "pickled ", "left out "  # by a state_dict
+_LATE = " (it is first set under way: `__init__` may set it)"
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
 
@@ -143,8 +145,11 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
             if isinstance(value, torch.nn.Module):
                 value = _state_of(value)
             path, only_users = f"{type(owners[key]).__name__}.{name}", _pickled(value, kept) is None
-            for where, seen in values_seen(value, path, kept, only_users=only_users):
-                yield f"{key} {where}", f"{SAID if state.says(name, seen) else _LEFT_OUT}{seen}"
+            found = [*values_seen(value, path, kept, only_users=only_users)]
+            times = Counter(seen for _, seen in found)
+            for where, seen in found:
+                is_said = state.says(name, seen, where.removeprefix(path), times[seen])
+                yield f"{key} {where}", f"{SAID if is_said else _LEFT_OUT}{seen}"
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
@@ -250,7 +255,11 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
         name, then, state = key.partition(" ")[2], before.get(key), after.get(key)
         if (state or then or "").startswith((SAID, _LEFT_OUT)):
             if _is_left_out(then, state):
-                yield f"{name} changes while the training runs, and the state_dict does not hold it"
+                is_late = then is None and (state or "").removeprefix(_LEFT_OUT) in MAY_GO
+                yield (
+                    f"{name} changes while the training runs, and the state_dict does not hold it"
+                    f"{_LATE if is_late else ''}"
+                )
             continue
         if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
@@ -265,7 +274,8 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
         if is_changed:
             yield (
                 f"{name} changes while the training runs, and the callback has no state_dict"
-                " (one that returns {} says that nothing is to be kept)"
+                " (one that returns {} says that nothing is to be kept; what "
+                "on_save_checkpoint adds is not looked at)"
             )
 
 
