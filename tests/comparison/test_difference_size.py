@@ -48,7 +48,10 @@ def cell(
     # No numbers of float32, as a double network's losses are.
     base = losses_before or [1.1] * STEPS
     dtype = TYPES.get(variant["precision"], torch.float32)
-    other = [value * losses if n >= step else value for n, value in enumerate(base, start=1)]
+    factors = np.broadcast_to(losses, STEPS)
+    other = [
+        value * factors[n - 1] if n >= step else value for n, value in enumerate(base, start=1)
+    ]
     samples = sample if isinstance(sample, dict) else {"cell": sample}
     norm = {"norm": torch.ones(2)}
     same = {
@@ -374,3 +377,25 @@ def test_nor_where_nobody_saw_what_later_steps_were_given(tmp_path):
     size = size_of(summary, tmp_path / "seed1.steps.csv")
     assert size.size == "undecided"
     assert "what the steps that were not traced were given is not known" in size.sentence()
+
+
+@pytest.mark.parametrize("shown_by", ["losses", "updates"])
+@pytest.mark.parametrize("precision", ["64-true", "32-true"])
+def test_nor_is_a_later_step_that_tears_the_runs_apart(tmp_path, precision, shown_by):
+    """Red before: "rounding", of a loss that is another one from the second epoch on."""
+    rounded = {"64-true": 1e-15, "32-true": 1e-7}[precision]
+    for leap, size in ((0.1, "undecided"), (20 * rounded, "rounding")):
+        apart = np.where(np.arange(STEPS) < 4, rounded, leap)
+        of = {"losses": apart, "updates": np.full(STEPS, rounded)}
+        if shown_by == "updates":
+            of = {"losses": of["updates"], "updates": of["losses"]}
+        way = moving(0)["baseline"]
+        found = cell(
+            tmp_path / size,
+            planted=[*DIVERGED, *from_step(3, "loss", None)],
+            losses=1 + of["losses"],
+            how=PRECISIONS[precision],
+            sample={"baseline": way, "cell": way + np.cumsum(of["updates"])[:, None]},
+        )
+        assert (found["first_step"], found["size"]) == (1, size), found["sentence"]
+        assert ("but step 5 brings" in found["sentence"]) == (size == "undecided")

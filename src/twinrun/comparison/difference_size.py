@@ -12,7 +12,8 @@ than float32's both may, and it is never said of them. Of parameters that equal 
 nothing is enlarged: they alone are enough. Else it is `undecided`, with what each witness says.
 Buffers may differ where no parameter feels it (a moving average that only predicts): where
 parameters end with half of their digits equal, buffers must, too. Nor is it said to be rounding
-where a later step was given something else: see `given_later`. `rounding` says no more than that it
+where a later step was given something else, or tears the runs apart: see `given_later` and
+`later_steps`. `rounding` says no more than that it
 suffices: in a low precision much hides behind rounding.
 """
 
@@ -24,6 +25,7 @@ from twinrun import artifacts
 from twinrun.comparison import rounding
 from twinrun.comparison.causes import GIVEN
 from twinrun.comparison.given_later import GIVEN_TO_STEPS, given_otherwise
+from twinrun.comparison.later_steps import torn_apart
 from twinrun.comparison.pair_records import Comparison
 from twinrun.comparison.tensors import buffers_apart
 from twinrun.comparison.witnesses import (
@@ -102,9 +104,10 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     judged = _together(runs)
     if judged.size != "rounding":
         return judged
-    other = given_otherwise(found, every)
-    if other is not None:
-        return replace(judged, size="undecided", doubt=f"{judged.numbers()}; but {other}")
+    later = [given_otherwise(found, every), torn_apart(runs)]
+    if any(later):
+        doubt = f"{judged.numbers()}; but {', '.join(filter(None, later))}"
+        return replace(judged, size="undecided", doubt=doubt)
     return _with_buffers(judged, found, runs)
 
 

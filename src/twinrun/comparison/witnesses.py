@@ -23,7 +23,7 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison import rounding
 from twinrun.comparison.formats import Formats, formats_of
-from twinrun.comparison.kept_steps import row_of
+from twinrun.comparison.kept_steps import row_of, rows_of
 from twinrun.comparison.pair_records import Comparison, FirstDifference
 from twinrun.formatting import measure
 
@@ -183,6 +183,30 @@ def by_updates(runs: Diverging) -> list[Witness]:
         if np.isfinite(apart) and moved and bound < 1:
             looked.append(Witness(of="updates", apart=apart / moved, bound=bound, least=least))
     return looked
+
+
+def sampled_updates(runs: Diverging) -> tuple[np.ndarray, np.ndarray]:
+    """Return how far each step brings parameters apart, of the way they move in it.
+
+    Returns:
+        Of each step, NaN where it or the step before has no sample; and what storing explains.
+    """
+    numbers = runs.steps["step"].to_numpy()
+    found = [artifacts.read_arrays(run_files.verified(of, "fingerprints.npz")) for of in runs.paths]
+    rows = [rows_of(arrays, "sample_steps", numbers) for arrays in found]
+    apart, stored = np.full((2, len(numbers)), np.nan)
+    known = (rows[0] >= 0) & (rows[1] >= 0)
+    for index in np.flatnonzero(known[1:] & known[:-1]) + 1:
+        (start, left), (other, right) = (
+            arrays["sample"][of[[index - 1, index]]].astype(np.float64)
+            for arrays, of in zip(found, rows, strict=True)
+        )
+        moved = float(np.linalg.norm(left - start))
+        if moved and np.isfinite(moved):
+            apart[index] = np.linalg.norm((right - other) - (left - start)) / moved
+            size = float(np.linalg.norm(left))
+            stored[index] = rounding.storing_bound(*runs.finest, size=size) / moved
+    return apart, stored
 
 
 def _sample_after(arrays: Mapping[str, np.ndarray], step: int) -> np.ndarray | None:
