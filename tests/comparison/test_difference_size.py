@@ -399,3 +399,26 @@ def test_nor_is_a_later_step_that_tears_the_runs_apart(tmp_path, precision, show
         )
         assert (found["first_step"], found["size"]) == (1, size), found["sentence"]
         assert ("but step 5 brings" in found["sentence"]) == (size == "undecided")
+
+
+@pytest.mark.parametrize(("moved_apart", "size"), [(2, "undecided"), (3, "algorithmic")])
+def test_updates_of_a_few_elements_may_be_steps_of_rounding(tmp_path, moved_apart, size):
+    """Red before: "algorithmic", of Barlow Twins and PPO whose samples came in another order."""
+    sample = moving(0.6)
+    sample["cell"][:, moved_apart:] = sample["baseline"][:, moved_apart:]
+    found = cell(tmp_path, planted=DIVERGED, losses=1 + 1e-3, sample=sample)
+    assert found["size"] == size, found["sentence"]
+    assert ("an optimizer may step by rounding" in found["sentence"]) == (size == "undecided")
+
+
+def test_what_is_rounding_is_said_beside_the_bound_it_was_judged_by(tmp_path):
+    """Red before: float32's bound, where losses of float64 were numbers of float32 by chance."""
+    found = cell(
+        tmp_path,
+        planted=DIVERGED,
+        losses_before=[1.0] * STEPS,
+        how=PRECISIONS["64-true"],
+        sample=moving(1e-12),
+    )
+    assert found["size"] == "rounding"
+    assert found["bound"] < 1e-14

@@ -7,9 +7,9 @@ and, where gradients were equal and the optimizer made something else of them, t
 
 `rounding` is said where no witness goes further than that. `algorithmic` takes two that do, losses
 and updates: either alone goes further by rounding, too. A loss may be a small difference of large
-numbers, and Adam makes a whole step of a gradient that is but rounding. In a format of fewer digits
-than float32's both may, and it is never said of them. Of parameters that equal gradients led to
-nothing is enlarged: they alone are enough. Else it is `undecided`, with what each witness says.
+numbers, and Adam makes a whole step of a gradient that is but rounding, which is why most of the
+elements that moved have to. In a format of fewer digits than float32's both may, and it is never
+said of them. Of parameters that equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with what each witness says.
 Buffers may differ where no parameter feels it (a moving average that only predicts): where
 parameters end with half of their digits equal, buffers must, too. Nor is it said to be rounding
 where a later step was given something else, or tears the runs apart: see `given_later` and
@@ -42,6 +42,9 @@ from twinrun.formatting import count, measure
 OF_STEPS = ["step", "loss_difference", "relative_l2", "parameters_equal", *GIVEN_TO_STEPS]
 BLIND = "no step shows what the updates made of it"
 ALONE = "nothing else shows it"
+FEW = (
+    "no more than half of the elements that moved are, and an optimizer may step by rounding alone"
+)
 SHORT = "in fewer digits than float32 has, a network may enlarge rounding to that"
 
 
@@ -127,15 +130,19 @@ def _together(runs: Diverging) -> DifferenceSize:
         # Losses that are as near as rounding brings them show a forward pass, and no update.
         if seen == [loss] and runs.first["quantity"] not in OF_FORWARD_PASS:
             return _judged("undecided", seen[0], BLIND)
-        return _judged("rounding", seen[0])
+        # What it was judged by: a coarser bound would say less than was seen.
+        return _judged("rounding", replace(seen[0], bound=seen[0].least))
     doubts = [witness.numbers() for witness in seen]
     doubts += [_of_mixed(witness) for witness in seen if witness.least < witness.bound]
     if loss is None or update is None:
         doubts.append(ALONE)
     elif loss.apart > loss.bound and update.apart > update.bound:
-        if not any(formats.is_short for formats in runs.formats):
+        if not update.is_common:
+            doubts.append(FEW)
+        elif not any(formats.is_short for formats in runs.formats):
             return _judged("algorithmic", loss)
-        doubts.append(SHORT)
+        else:
+            doubts.append(SHORT)
     return _judged("undecided", seen[0], "; ".join(doubts))
 
 

@@ -43,6 +43,8 @@ class Witness:
     """The most that rounding explains of it, in the coarsest formats that can reach it."""
     least: float
     """The same in the finest of the formats that the network consists of."""
+    is_common: bool = True
+    """Whether most of what is apart is: of updates, half of the elements that moved."""
 
     @property
     def excess(self) -> float:
@@ -181,7 +183,17 @@ def by_updates(runs: Diverging) -> list[Witness]:
         )
         # With a bound like this the parameters hide any update.
         if np.isfinite(apart) and moved and bound < 1:
-            looked.append(Witness(of="updates", apart=apart / moved, bound=bound, least=least))
+            way = np.abs(left - start)
+            further = np.abs(right - left)[way > 0] > bound * way[way > 0]
+            looked.append(
+                Witness(
+                    of="updates",
+                    apart=apart / moved,
+                    bound=bound,
+                    least=least,
+                    is_common=float(further.mean()) > 1 / 2,
+                )
+            )
     return looked
 
 
