@@ -422,3 +422,17 @@ def test_what_is_rounding_is_said_beside_the_bound_it_was_judged_by(tmp_path):
     )
     assert found["size"] == "rounding"
     assert found["bound"] < 1e-14
+
+
+@pytest.mark.parametrize(("size_of_parameters", "size"), [(1e4, "undecided"), (1.0, "rounding")])
+def test_parameters_that_hardly_move_do_not_show_an_optimizers_state(
+    tmp_path, size_of_parameters, size
+):
+    """Red before: "rounding", of a momentum that was 5 % apart under a small rate."""
+    way = moving(0)["baseline"] + size_of_parameters
+    found = cell(
+        tmp_path,
+        planted=[(2, "optimizer", "head.weight"), *from_step(2, "parameters", "head.weight")],
+        sample={"baseline": way, "cell": way * (1 + 1e-8 * (np.arange(STEPS) > 0)[:, None])},
+    )
+    assert found["size"] == size, found["sentence"]

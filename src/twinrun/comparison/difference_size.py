@@ -9,12 +9,12 @@ and, where gradients were equal and the optimizer made something else of them, t
 and updates: either alone goes further by rounding, too. A loss may be a small difference of large
 numbers, and Adam makes a whole step of a gradient that is but rounding, which is why most of the
 elements that moved have to. In a format of fewer digits than float32's both may, and it is never
-said of them. Of parameters that equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with what each witness says.
-Buffers may differ where no parameter feels it (a moving average that only predicts): where
-parameters end with half of their digits equal, buffers must, too. Nor is it said to be rounding
-where a later step was given something else, or tears the runs apart: see `given_later` and
-`later_steps`. `rounding` says no more than that it
-suffices: in a low precision much hides behind rounding.
+said of them. Of parameters that equal gradients led to nothing is enlarged: they alone are enough.
+Else it is `undecided`, with what each witness says. Buffers may differ where no parameter feels it
+(a moving average that only predicts): where parameters end with half of their digits equal, buffers
+must, too. Nor is it said to be rounding where a later step was given something else, or tears the
+runs apart: see `given_later` and `later_steps`. `rounding` says no more than that it suffices: in a
+low precision much hides behind rounding.
 """
 
 from dataclasses import dataclass, replace
@@ -45,6 +45,7 @@ ALONE = "nothing else shows it"
 FEW = (
     "no more than half of the elements that moved are, and an optimizer may step by rounding alone"
 )
+HIDDEN = "parameters move too little to show what the optimizer made of equal gradients"
 SHORT = "in fewer digits than float32 has, a network may enlarge rounding to that"
 
 
@@ -130,6 +131,10 @@ def _together(runs: Diverging) -> DifferenceSize:
         # Losses that are as near as rounding brings them show a forward pass, and no update.
         if seen == [loss] and runs.first["quantity"] not in OF_FORWARD_PASS:
             return _judged("undecided", seen[0], BLIND)
+        if runs.first["cause"] == "optimizer" and update is not None:
+            computed = rounding.movement_bound(*runs.formats, size=0, moved=1)
+            if update.bound > 2 * computed:
+                return _judged("undecided", seen[0], f"{seen[0].numbers()}; but {HIDDEN}")
         # What it was judged by: a coarser bound would say less than was seen.
         return _judged("rounding", replace(seen[0], bound=seen[0].least))
     doubts = [witness.numbers() for witness in seen]
