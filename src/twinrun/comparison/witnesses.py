@@ -181,6 +181,10 @@ def by_updates(runs: Diverging) -> list[Witness]:
             rounding.movement_bound(*formats, size=size, moved=moved)
             for formats in (runs.formats, runs.finest)
         )
+        if any(formats.loss for formats in runs.formats):
+            # No loss shows whether half of the digits are lost by rounding: without cancellation.
+            least = sum(rounding.error(formats, steps_after=1) for formats in runs.finest)
+            least += rounding.storing_bound(*runs.finest, size=size) / (moved or 1)
         # With a bound like this the parameters hide any update.
         if np.isfinite(apart) and moved and bound < 1:
             way = np.abs(left - start)
