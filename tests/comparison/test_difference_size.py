@@ -48,7 +48,10 @@ def cell(
     # No numbers of float32, as a double network's losses are.
     base = losses_before or [1.1] * STEPS
     dtype = TYPES.get(variant["precision"], torch.float32)
-    other = [value * losses if n >= step else value for n, value in enumerate(base, start=1)]
+    factors = np.broadcast_to(losses, STEPS)
+    other = [
+        value * factors[n - 1] if n >= step else value for n, value in enumerate(base, start=1)
+    ]
     samples = sample if isinstance(sample, dict) else {"cell": sample}
     norm = {"norm": torch.ones(2)}
     same = {
@@ -374,3 +377,63 @@ def test_nor_where_nobody_saw_what_later_steps_were_given(tmp_path):
     size = size_of(summary, tmp_path / "seed1.steps.csv")
     assert size.size == "undecided"
     assert "what the steps that were not traced were given is not known" in size.sentence()
+
+
+@pytest.mark.parametrize("shown_by", ["losses", "updates"])
+@pytest.mark.parametrize("precision", ["64-true", "32-true"])
+def test_nor_is_a_later_step_that_tears_the_runs_apart(tmp_path, precision, shown_by):
+    """Red before: "rounding", of a loss that is another one from the second epoch on."""
+    rounded = {"64-true": 1e-15, "32-true": 1e-7}[precision]
+    for leap, size in ((0.1, "undecided"), (20 * rounded, "rounding")):
+        apart = np.where(np.arange(STEPS) < 4, rounded, leap)
+        of = {"losses": apart, "updates": np.full(STEPS, rounded)}
+        if shown_by == "updates":
+            of = {"losses": of["updates"], "updates": of["losses"]}
+        way = moving(0)["baseline"]
+        found = cell(
+            tmp_path / size,
+            planted=[*DIVERGED, *from_step(3, "loss", None)],
+            losses=1 + of["losses"],
+            how=PRECISIONS[precision],
+            sample={"baseline": way, "cell": way + np.cumsum(of["updates"])[:, None]},
+        )
+        assert (found["first_step"], found["size"]) == (1, size), found["sentence"]
+        assert ("but step 5 brings" in found["sentence"]) == (size == "undecided")
+
+
+@pytest.mark.parametrize(("moved_apart", "size"), [(2, "undecided"), (3, "algorithmic")])
+def test_updates_of_a_few_elements_may_be_steps_of_rounding(tmp_path, moved_apart, size):
+    """Red before: "algorithmic", of Barlow Twins and PPO whose samples came in another order."""
+    sample = moving(0.6)
+    sample["cell"][:, moved_apart:] = sample["baseline"][:, moved_apart:]
+    found = cell(tmp_path, planted=DIVERGED, losses=1 + 1e-3, sample=sample)
+    assert found["size"] == size, found["sentence"]
+    assert ("an optimizer may step by rounding" in found["sentence"]) == (size == "undecided")
+
+
+@pytest.mark.parametrize(("apart", "size"), [(1e-9, "undecided"), (1e-15, "rounding")])
+def test_losses_of_fewer_digits_than_the_network_hide_what_they_would_show(tmp_path, apart, size):
+    """Red before: "rounding", by float32's bound, of updates 1e7 times what float64 rounds."""
+    found = cell(
+        tmp_path,
+        planted=DIVERGED,
+        losses_before=[1.0] * STEPS,
+        how=PRECISIONS["64-true"],
+        sample=moving(apart),
+    )
+    assert found["size"] == size, found["sentence"]
+    assert size == "undecided" or found["bound"] < 1e-14
+
+
+@pytest.mark.parametrize(("size_of_parameters", "size"), [(1e4, "undecided"), (1.0, "rounding")])
+def test_parameters_that_hardly_move_do_not_show_an_optimizers_state(
+    tmp_path, size_of_parameters, size
+):
+    """Red before: "rounding", of a momentum that was 5 % apart under a small rate."""
+    way = moving(0)["baseline"] + size_of_parameters
+    found = cell(
+        tmp_path,
+        planted=[(2, "optimizer", "head.weight"), *from_step(2, "parameters", "head.weight")],
+        sample={"baseline": way, "cell": way * (1 + 1e-8 * (np.arange(STEPS) > 0)[:, None])},
+    )
+    assert found["size"] == size, found["sentence"]

@@ -44,7 +44,9 @@ def test_rounding_is_said_only_where_no_witness_goes_further(tmp_path, first, is
     ]
     size, seen = judged(tmp_path, *runs)
     beyond = {witness.of for witness in seen if witness.apart > witness.bound}
-    assert (size.size == "rounding") == (not beyond)
+    # Behind the steps that witnesses look at, which are two of those here.
+    is_later = by_loss and first in ("loss", "gradients")
+    assert (size.size == "rounding") == (not beyond and not is_later)
     is_sure = "parameters" in beyond or {"losses", "updates"} <= beyond
     assert (size.size == "algorithmic") == is_sure
     assert beyond or not any(is_apart) or first in ("loss", "gradients")

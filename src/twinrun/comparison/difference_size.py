@@ -7,13 +7,14 @@ and, where gradients were equal and the optimizer made something else of them, t
 
 `rounding` is said where no witness goes further than that. `algorithmic` takes two that do, losses
 and updates: either alone goes further by rounding, too. A loss may be a small difference of large
-numbers, and Adam makes a whole step of a gradient that is but rounding. In a format of fewer digits
-than float32's both may, and it is never said of them. Of parameters that equal gradients led to
-nothing is enlarged: they alone are enough. Else it is `undecided`, with what each witness says.
-Buffers may differ where no parameter feels it (a moving average that only predicts): where
-parameters end with half of their digits equal, buffers must, too. Nor is it said to be rounding
-where a later step was given something else: see `given_later`. `rounding` says no more than that it
-suffices: in a low precision much hides behind rounding.
+numbers, and Adam makes a whole step of a gradient that is but rounding, which is why most of the
+elements that moved have to. In a format of fewer digits than float32's both may, and it is never
+said of them. Of parameters that equal gradients led to nothing is enlarged: they alone are enough.
+Else it is `undecided`, with what each witness says. Buffers may differ where no parameter feels it
+(a moving average that only predicts): where parameters end with half of their digits equal, buffers
+must, too. Nor is it said to be rounding where a later step was given something else, or tears the
+runs apart: see `given_later` and `later_steps`. `rounding` says no more than that it suffices: in a
+low precision much hides behind rounding.
 """
 
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from twinrun import artifacts
 from twinrun.comparison import rounding
 from twinrun.comparison.causes import GIVEN
 from twinrun.comparison.given_later import GIVEN_TO_STEPS, given_otherwise
+from twinrun.comparison.later_steps import torn_apart
 from twinrun.comparison.pair_records import Comparison
 from twinrun.comparison.tensors import buffers_apart
 from twinrun.comparison.witnesses import (
@@ -40,6 +42,10 @@ from twinrun.formatting import count, measure
 OF_STEPS = ["step", "loss_difference", "relative_l2", "parameters_equal", *GIVEN_TO_STEPS]
 BLIND = "no step shows what the updates made of it"
 ALONE = "nothing else shows it"
+FEW = (
+    "no more than half of the elements that moved are, and an optimizer may step by rounding alone"
+)
+HIDDEN = "parameters move too little to show what the optimizer made of equal gradients"
 SHORT = "in fewer digits than float32 has, a network may enlarge rounding to that"
 
 
@@ -102,9 +108,10 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     judged = _together(runs)
     if judged.size != "rounding":
         return judged
-    other = given_otherwise(found, every)
-    if other is not None:
-        return replace(judged, size="undecided", doubt=f"{judged.numbers()}; but {other}")
+    later = [given_otherwise(found, every), torn_apart(runs)]
+    if any(later):
+        doubt = f"{judged.numbers()}; but {', '.join(filter(None, later))}"
+        return replace(judged, size="undecided", doubt=doubt)
     return _with_buffers(judged, found, runs)
 
 
@@ -124,15 +131,23 @@ def _together(runs: Diverging) -> DifferenceSize:
         # Losses that are as near as rounding brings them show a forward pass, and no update.
         if seen == [loss] and runs.first["quantity"] not in OF_FORWARD_PASS:
             return _judged("undecided", seen[0], BLIND)
-        return _judged("rounding", seen[0])
+        if runs.first["cause"] == "optimizer" and update is not None:
+            computed = rounding.movement_bound(*runs.formats, size=0, moved=1)
+            if update.bound > 2 * computed:
+                return _judged("undecided", seen[0], f"{seen[0].numbers()}; but {HIDDEN}")
+        # What it was judged by: a coarser bound would say less than was seen.
+        return _judged("rounding", replace(seen[0], bound=seen[0].least))
     doubts = [witness.numbers() for witness in seen]
     doubts += [_of_mixed(witness) for witness in seen if witness.least < witness.bound]
     if loss is None or update is None:
         doubts.append(ALONE)
     elif loss.apart > loss.bound and update.apart > update.bound:
-        if not any(formats.is_short for formats in runs.formats):
+        if not update.is_common:
+            doubts.append(FEW)
+        elif not any(formats.is_short for formats in runs.formats):
             return _judged("algorithmic", loss)
-        doubts.append(SHORT)
+        else:
+            doubts.append(SHORT)
     return _judged("undecided", seen[0], "; ".join(doubts))
 
 

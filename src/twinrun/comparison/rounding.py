@@ -101,10 +101,14 @@ def movement_bound(*runs: Formats, size: float, moved: float) -> float:
     """
     if not moved:
         return math.inf
-    stored = max((unit for run in runs for unit in run.parameters), default=0.0)
-    # Twice, since both runs round.
     computed = max(half_of_digits(*runs), sum(error(run, steps_after=1) for run in runs))
-    return computed + 2 * stored * size / moved
+    return computed + storing_bound(*runs, size=size) / moved
+
+
+def storing_bound(*runs: Formats, size: float) -> float:
+    """Return how far storing parameters of a size brings them apart; an L2 distance."""
+    # Twice, since both runs round.
+    return 2 * max((unit for run in runs for unit in run.parameters), default=0.0) * size
 
 
 def _factor(variance: float) -> float:

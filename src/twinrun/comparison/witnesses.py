@@ -23,7 +23,7 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison import rounding
 from twinrun.comparison.formats import Formats, formats_of
-from twinrun.comparison.kept_steps import row_of
+from twinrun.comparison.kept_steps import row_of, rows_of
 from twinrun.comparison.pair_records import Comparison, FirstDifference
 from twinrun.formatting import measure
 
@@ -43,6 +43,8 @@ class Witness:
     """The most that rounding explains of it, in the coarsest formats that can reach it."""
     least: float
     """The same in the finest of the formats that the network consists of."""
+    is_common: bool = True
+    """Whether most of what is apart is: of updates, half of the elements that moved."""
 
     @property
     def excess(self) -> float:
@@ -179,10 +181,48 @@ def by_updates(runs: Diverging) -> list[Witness]:
             rounding.movement_bound(*formats, size=size, moved=moved)
             for formats in (runs.formats, runs.finest)
         )
+        if any(formats.loss for formats in runs.formats):
+            # No loss shows whether half of the digits are lost by rounding: without cancellation.
+            least = sum(rounding.error(formats, steps_after=1) for formats in runs.finest)
+            least += rounding.storing_bound(*runs.finest, size=size) / (moved or 1)
         # With a bound like this the parameters hide any update.
         if np.isfinite(apart) and moved and bound < 1:
-            looked.append(Witness(of="updates", apart=apart / moved, bound=bound, least=least))
+            way = np.abs(left - start)
+            further = np.abs(right - left)[way > 0] > bound * way[way > 0]
+            looked.append(
+                Witness(
+                    of="updates",
+                    apart=apart / moved,
+                    bound=bound,
+                    least=least,
+                    is_common=float(further.mean()) > 1 / 2,
+                )
+            )
     return looked
+
+
+def sampled_updates(runs: Diverging) -> tuple[np.ndarray, np.ndarray]:
+    """Return how far each step brings parameters apart, of the way they move in it.
+
+    Returns:
+        Of each step, NaN where it or the step before has no sample; and what storing explains.
+    """
+    numbers = runs.steps["step"].to_numpy()
+    found = [artifacts.read_arrays(run_files.verified(of, "fingerprints.npz")) for of in runs.paths]
+    rows = [rows_of(arrays, "sample_steps", numbers) for arrays in found]
+    apart, stored = np.full((2, len(numbers)), np.nan)
+    known = (rows[0] >= 0) & (rows[1] >= 0)
+    for index in np.flatnonzero(known[1:] & known[:-1]) + 1:
+        (start, left), (other, right) = (
+            arrays["sample"][of[[index - 1, index]]].astype(np.float64)
+            for arrays, of in zip(found, rows, strict=True)
+        )
+        moved = float(np.linalg.norm(left - start))
+        if moved and np.isfinite(moved):
+            apart[index] = np.linalg.norm((right - other) - (left - start)) / moved
+            size = float(np.linalg.norm(left))
+            stored[index] = rounding.storing_bound(*runs.finest, size=size) / moved
+    return apart, stored
 
 
 def _sample_after(arrays: Mapping[str, np.ndarray], step: int) -> np.ndarray | None:
