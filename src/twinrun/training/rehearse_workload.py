@@ -46,6 +46,7 @@ from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
 from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
 from twinrun.training.remedies import WITH_NONE
+from twinrun.training.sanity_check import SanityCheck
 from twinrun.training.trainer_objects import drawn_after_module
 from twinrun.training.unmet_settings import Lenient, of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
@@ -200,7 +201,8 @@ def _of_step(
     step, loading = FirstStep(say=say, clock=(clock := BatchClock())), LoaderProcesses()
     try:
         found["notes"] += [f"{part.label}: {n}" for n in drawn_after_module(workload, root)]
-        others = (Supported(), Lenient(), clock, loading)
+        sanity = SanityCheck()
+        others = (Supported(), Lenient(), clock, loading, sanity)
         trainer = trainer_of_first_step(training, root, step, *others)
         left_out = write_checkpoints_below(module, root)
         trainer.fit(module, datamodule=data)
@@ -213,7 +215,7 @@ def _of_step(
     yield from of_step(part, trainer, step)
     if step.count:
         yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
-    found["notes"] += [f"{part.label}: {note}" for note in step.notes]
+    found["notes"] += [f"{part.label}: {note}" for note in (*step.notes, *sanity.notes)]
     found["steps_per_epoch"] = step.batches
     precision = training.variant.precision
     found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
