@@ -64,9 +64,9 @@ class Validated(Small):
 
 
 def notes_of(module, data, told=0, callbacks=()):
-    sanity = SanityCheck()
-    trainer(told, [sanity, *callbacks]).fit(module, datamodule=data)
-    return sanity.notes
+    notes = []
+    trainer(told, [SanityCheck(notes), *callbacks]).fit(module, datamodule=data)
+    return notes
 
 
 def trainer(told, callbacks=()):

@@ -201,8 +201,7 @@ def _of_step(
     step, loading = FirstStep(say=say, clock=(clock := BatchClock())), LoaderProcesses()
     try:
         found["notes"] += [f"{part.label}: {n}" for n in drawn_after_module(workload, root)]
-        sanity = SanityCheck()
-        others = (Supported(), Lenient(), clock, loading, sanity)
+        others = (Supported(), Lenient(), clock, loading, SanityCheck(step.notes))
         trainer = trainer_of_first_step(training, root, step, *others)
         left_out = write_checkpoints_below(module, root)
         trainer.fit(module, datamodule=data)
@@ -215,7 +214,7 @@ def _of_step(
     yield from of_step(part, trainer, step)
     if step.count:
         yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
-    found["notes"] += [f"{part.label}: {note}" for note in (*step.notes, *sanity.notes)]
+    found["notes"] += [f"{part.label}: {note}" for note in step.notes]
     found["steps_per_epoch"] = step.batches
     precision = training.variant.precision
     found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)

@@ -26,10 +26,13 @@ _OF_OTHERS = ("pytorch_lightning.", "lightning.", "twinrun.")
 class SanityCheck(pl.Callback):
     """Looks at the first validation, and at how its loaders are made."""
 
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        """A sentence for each thing by which a training with the check is another one."""
-        self._is_seen = False
+    def __init__(self, notes: list[str]) -> None:
+        """See nothing yet.
+
+        Args:
+            notes: is given a sentence for each thing by which a training with the check is another.
+        """
+        self._notes, self._is_seen = notes, False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Have the validations of the training looked at, and the one that may follow it."""
@@ -80,8 +83,8 @@ class SanityCheck(pl.Callback):
 
     def _note(self, what: str) -> None:
         note = f"{what}: with a sanity check before the first step that is otherwise; {REMEDY}"
-        if note not in self.notes:
-            self.notes.append(note)
+        if note not in self._notes:
+            self._notes.append(note)
 
     def _users(self, trainer: pl.Trainer) -> Iterator[pl.Callback]:
         for callback in vars(trainer)["callbacks"]:
