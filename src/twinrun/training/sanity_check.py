@@ -94,7 +94,7 @@ class SanityCheck(pl.Callback):
     def _state(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, int]:
         """Fingerprint what is found in a module, in callbacks and in loaders of validation."""
         tensors = (*module.named_parameters(), *module.named_buffers())
-        objects = [(name, tensor) for name, tensor in tensors]
+        objects: list[tuple[str, object]] = [*tensors]
         for path, part in module.named_modules():
             of_part = own_of_module(part).items()
             objects += [(f"{path}.{name}" if path else name, item) for name, item in of_part]
