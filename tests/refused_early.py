@@ -51,3 +51,17 @@ class NoisySteps(Counted):
 class EndsEpochs(Counted):
     def on_train_batch_start(self, batch, batch_idx):
         return -1 if batch_idx == 1 else None
+
+
+class ByHand(Counted):
+    """Optimizes by hand, and has torch compute the gradients instead of Lightning."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        super().training_step(batch, batch_idx).backward()
+        optimizer.step()

@@ -113,3 +113,13 @@ class Probed(Small):
     def on_train_batch_end(self, outputs, batch, batch_idx):
         self.probe.opt.step()
         self.probe.opt.zero_grad()
+
+
+class Templated(Small):
+    """Given a network, as the most copied template has it, and a still tensor of its own."""
+
+    def __init__(self, net=None, **options):
+        super().__init__(**options)
+        self.save_hyperparameters(logger=False)
+        self.net = net
+        self.points = torch.ones(2, 4, requires_grad=True)

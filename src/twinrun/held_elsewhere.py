@@ -69,7 +69,7 @@ def held_elsewhere(
     if any(True for _ in _anywhere(set(known))):
         gc.collect()
         for name, tensor, is_bare in _anywhere(known):
-            is_late = is_bare and alive is not None and not _was_there(tensor, alive)
+            is_late = is_bare and alive is not None and not was_there(tensor, alive)
             of = found.made_later if is_late else found.in_memory
             of.setdefault(name, []).append(tensor)
     return found
@@ -86,7 +86,8 @@ def leaves_alive() -> Alive:
         }
 
 
-def _was_there(tensor: torch.Tensor, alive: Alive) -> bool:
+def was_there(tensor: torch.Tensor, alive: Alive) -> bool:
+    """Say whether a tensor is one of those that were there."""
     held = alive.get(id(tensor))
     return held is not None and held() is tensor
 

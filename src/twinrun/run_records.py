@@ -148,6 +148,9 @@ class NotHeld(TypedDict):
     be there by chance."""
     is_reached: bool
     """Whether attributes of the module lead to it; else it was found in memory alone."""
+    is_still: bool
+    """Whether all tensors of the name were there where the training began, with the same bits: none
+    of them was trained."""
 
 
 class CompilationCounts(TypedDict):

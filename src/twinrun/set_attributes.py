@@ -66,7 +66,9 @@ def own_of_module(part: torch.nn.Module) -> dict[str, object]:
 
 @functools.cache
 def _of_every_module() -> frozenset[str]:
-    return frozenset({*vars(torch.nn.Module()), *vars(pl.LightningModule())})
+    # Lightning's copy of what `save_hyperparameters` was given, which nothing trains.
+    own = {"_hparams_initial"}
+    return frozenset({*vars(torch.nn.Module()), *vars(pl.LightningModule()), *own})
 
 
 @functools.cache

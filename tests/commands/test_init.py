@@ -78,6 +78,10 @@ DATA = """
     class Bare(pl.LightningDataModule):
         pass
 
+    class Needing(pl.LightningDataModule):
+        def __init__(self, size: int, path: str):
+            super().__init__()
+
     class Sharing(pl.LightningDataModule):
         def __init__(self, width: int = 200, lr=1e-5, name=None, seed: int = 42, data_workers=2):
             super().__init__()
@@ -105,7 +109,7 @@ def test_an_annotation_that_is_a_module_is_named_without_its_file():
 
     taken = {"a:B": inspect.signature(made).parameters["scheduler"]}
     (line,) = init._lines("scheduler", taken, is_otherwise=False)
-    assert line == "# scheduler: ...  needed, torch.optim.lr_scheduler"
+    assert line == "# scheduler: ...  # needed, torch.optim.lr_scheduler"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_a_needed_object_is_shown_in_its_form(annotation, form):
     """Red before: "# net: ...", of which nobody knew how an object is written."""
     taken = {"a:B": inspect.Parameter("net", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)}
     (line,) = init._lines("net", taken, is_otherwise=False)
-    assert line.startswith(f"# net: {form}  needed")
+    assert line.startswith(f"# net: {form}  # needed")
 
 
 def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys):
@@ -140,11 +144,11 @@ def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys
     }
     # Red before: `[&id001 [8, 8], *id001]`.
     assert "sizes: [[8, 8], [8, 8]]" in file.read_text()
-    assert "# batch_size: ...  needed, int" in file.read_text()
+    assert "# batch_size: ...  # needed, int" in file.read_text()
     assert "# betas: " in file.read_text()
     shown = capsys.readouterr().out
     # Red before of `path`: no dataset gives it, and `check` ended in a bare TypeError.
-    assert "# path: ...  needed" in file.read_text()
+    assert "# path: ...  # needed" in file.read_text()
     assert "Give these hyperparameters a value there: batch_size, path\n" in shown
     data = own("Model", "Data")[-1]
     replaced = f"# seed: from the run, in place of 1 of {data}; from_run: {{seed: null}} keeps that"
@@ -159,7 +163,9 @@ def test_a_default_that_a_class_replaces_on_the_way_is_none_of_a_config(own, tmp
     text = (tmp_path / "config/config.yaml").read_text()
     (workload,) = yaml.safe_load(text)["workloads"].values()
     assert workload["hyperparameters"] == {"depth": 2}
-    assert "# width: what the class itself makes of its **kwargs, 16 of its base class" in text
+    assert (
+        "# width: ...  # what the class itself makes of its **kwargs, 16 of its base class" in text
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(own, tmp_path, capsys):
@@ -182,9 +188,9 @@ def test_defaults_that_a_config_cannot_hold_are_left_out_and_others_quoted(own, 
     found = settings.workloads["dated"].hyperparameters
     assert found == {"lr": "1e-3", "none": "None", "at": "1:30"}
     text = (tmp_path / "config/config.yaml").read_text()
-    assert "# since: its default" in text
-    assert "# kinds: its default" in text
-    assert "# options: its default" in text
+    assert "# since: ...  # its default" in text
+    assert "# kinds: ...  # its default" in text
+    assert "# options: ...  # its default" in text
 
 
 def test_it_may_go_into_another_file(own, tmp_path, capsys):
@@ -271,8 +277,10 @@ def test_one_name_with_two_defaults_is_given_no_value(own):
     (workload,) = yaml.safe_load(OWN.read_text())["workloads"].values()
     assert workload["hyperparameters"] == {"lr": 1e-5, "on": True, "no": None}
     text = OWN.read_text()
-    assert f"# width: 16 of {model}, 200 of {data}; a value given here goes to both" in text
-    assert f"# name: '1e-3' of {model}, null of {data}; a value given here goes to both" in text
+    assert f"# width: ...  # 16 of {model}, 200 of {data}; a value given here goes to both" in text
+    assert (
+        f"# name: ...  # '1e-3' of {model}, null of {data}; a value given here goes to both" in text
+    )
     assert f"# seed: from the run, in place of 42 of {data}" in text
     assert f"# data_workers: from the run, in place of 2 of {data}" in text
 
@@ -309,11 +317,32 @@ def test_what_one_constructor_needs_is_not_the_others_default(own, capsys):
     command, model, data = own("Needing", "Loaded")
     assert main([command, model, data]) == 0
     (workload,) = yaml.safe_load(OWN.read_text())["workloads"].values()
-    assert workload["hyperparameters"] == {}
+    assert workload["hyperparameters"] is None  # which a config takes for none
     text = OWN.read_text()
-    assert f"# size: needed by {model}, 32 of {data}; a value given here goes to both" in text
+    assert (
+        f"# size: ...  # needed by {model}, 32 of {data}; a value given here goes to both" in text
+    )
     assert f"# num_workers: from the run, in place of 4 of {data}" in text
     assert "Give these hyperparameters a value there: size\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("model", "data"), [("Needing", "Needing"), ("Dated", "Loaded")])
+def test_each_comment_is_filled_in_by_a_value_in_place_of_its_dots(own, model, data):
+    """Red before: `{}` stood above the comments, so that what was written below was no YAML."""
+    assert main(own(model, data)) == 0
+    resolve(merged([OWN])[0], SCHEMA, gpus=0)  # as it is, too
+    lines = OWN.read_text().split("\n")
+    dots = [line for line in lines if line.strip().startswith("# ") and ": ...  #" in line]
+    assert dots
+    filled = [
+        line.replace("# ", "", 1).replace("...", "3") if line in dots else line for line in lines
+    ]
+    OWN.write_text("\n".join(filled))
+    settings = resolve(merged([OWN])[0], SCHEMA, gpus=0)
+    (name,) = settings.active_workloads()
+    given = settings.workloads[name].hyperparameters
+    names = [line.strip().removeprefix("# ").partition(":")[0] for line in dots]
+    assert {name: given[name] for name in names} == dict.fromkeys(names, 3)
 
 
 def test_a_data_module_that_says_num_workers_is_given_the_variants(own):

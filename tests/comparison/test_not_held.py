@@ -15,8 +15,8 @@ from twinrun.comparison.pair_records import read_comparisons
 from twinrun.run_files import end_of, read_run
 
 
-def held(*prints, is_reached=True):
-    return {"prints": list(prints), "is_reached": is_reached}
+def held(*prints, is_reached=True, is_still=False):
+    return {"prints": list(prints), "is_reached": is_reached, "is_still": is_still}
 
 
 ONE, OTHER = ({"agent.net.weight": held(print_), "scale": held("0a")} for print_ in ("0b", "0c"))
@@ -39,6 +39,16 @@ def test_weights_outside_the_module_that_end_alike_are_named_beside_equal(tmp_pa
     words = "was compared at the end alone, and is equal there (2 tensors: agent.net.weight, scale)"
     assert row["measured"].endswith(words)
     assert "at the end alone" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
+
+
+def test_what_was_not_trained_is_no_condition_and_counts_if_it_differs(tmp_path):
+    """Red before: `equal` on a condition, of inputs that no training changes."""
+    still = [{"points": held(print_, is_still=True)} for print_ in ("0a", "0b")]
+    row = verdicts(tmp_path, *pair(tmp_path, changes={"not_held": still[0]}))["repeats"]
+    assert row["answer"] == "equal"
+    assert "requires gradients" not in row["measured"]
+    runs = [write_run(tmp_path, of, changes={"not_held": still[of - 1]}) for of in (1, 2)]
+    assert verdicts(tmp_path, *runs)["repeats"]["answer"] == "differs"
 
 
 @pytest.mark.parametrize("other", [OTHER, {"scale": held("0a")}])

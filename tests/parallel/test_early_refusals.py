@@ -29,6 +29,8 @@ NOISE = r"of worker 2 is not that of worker 1 after step 1; each worker draws ra
         ("refused_early:NoisyGradients", NOISE),
         pytest.param("refused_early:NoisySteps", NOISE, marks=pytest.mark.exhaustive),
         pytest.param("refused_early:NoisyWeights", NOISE, marks=pytest.mark.exhaustive),
+        # Red before: without the cure.
+        ("refused_early:ByHand", r"after step 1; .*say self\.manual_backward\(loss\)"),
         ("refused_early:EndsEpochs", r"on_train_batch_start of EndsEpochs ends an epoch"),
     ],
 )

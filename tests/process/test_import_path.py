@@ -95,6 +95,20 @@ def test_what_a_script_or_a_notebook_has_is_said_how_to_mend(project, text, cure
     assert cure in str(raised.value)
 
 
+@pytest.mark.parametrize("given", ["glob:Lit", "glob.nets:Lit", "sys:Lit"])
+def test_a_module_that_another_one_hides_is_named_with_that_ones_file(project, given):
+    """Red before: "glob has no Lit", and nothing of which glob."""
+    name = given.partition(":")[0].partition(".")[0]
+    own = project / f"{name}.py"
+    own.write_text("class Lit: pass\n")
+    with pytest.raises(TwinrunError) as raised:
+        import_object(given, [str(project)])
+    theirs = getattr(sys.modules[name], "__file__", None) or "Python itself"
+    assert str(raised.value).endswith(
+        f"; {theirs} was looked into, which has the name of {own}: give that another name"
+    )
+
+
 @pytest.mark.parametrize("given", ["single_layout.py:Net", "nowhere_at_all.py:Net"])
 def test_a_files_name_with_its_ending_is_said_to_be_none(project, given):
     """Red before: `No module named 'm.py'; 'm' is not a package` alone."""

@@ -185,7 +185,8 @@ def test_a_failure_is_one_short_sentence():
 
 
 def test_what_a_plain_trainer_has_by_default_is_named_by_its_key():
-    trainer = SimpleNamespace(logger=None, checkpoint_callback=None, other=None)
+    names = ("logger", "checkpoint_callback", "progress_bar_callback", "other")
+    trainer = SimpleNamespace(**dict.fromkeys(names))
 
     def failure_of(act):
         with pytest.raises(AttributeError) as failure:
@@ -195,6 +196,8 @@ def test_what_a_plain_trainer_has_by_default_is_named_by_its_key():
     assert failure_of(lambda: trainer.logger.log_dir).endswith("what `trainer.logger` names")
     told = failure_of(lambda: trainer.checkpoint_callback.best_model_path)
     assert told.endswith("a run has no ModelCheckpoint but what `trainer.callbacks` names")
+    told = failure_of(lambda: trainer.progress_bar_callback.print("x"))
+    assert told.endswith("a run has no progress bar unless its variant says logging: true")
     assert failure_of(lambda: trainer.other.attribute).endswith("no attribute 'attribute'")
 
 

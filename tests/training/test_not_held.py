@@ -6,12 +6,12 @@ import pytest
 import torch
 from comparing import compared
 from example_trainings import VARIANT, WORKLOAD, arguments
-from training_apart import GLOBAL, Beside, Held, by_hand
+from training_apart import GLOBAL, Beside, Held, Templated, by_hand
 
 from twinrun import held_elsewhere, run_files
 from twinrun.held_elsewhere import leaves_alive
 from twinrun.process.launching import environment_of, launch
-from twinrun.training.not_held import prints_not_held
+from twinrun.training.not_held import began_with, prints_not_held
 
 
 def test_the_examples_in_the_docstrings():
@@ -75,10 +75,39 @@ def test_a_tensor_of_one_step_that_somebody_still_holds_is_not_compared():
     kept(torch.ones(2, 4), torch.ones(2, 1))
     image = torch.rand(3, 4, requires_grad=True)
     module(image).sum().backward()
-    found = prints_not_held(module, [], alive)
+    found = prints_not_held(module, [], (alive, {}))
     assert found["a tensor of shape [4, 1]"]["prints"] != [""]
     assert found["a tensor of shape [3, 4], made in the training"]["prints"] == [""]
     assert not any(each["is_reached"] for each in found.values())
+
+
+def test_what_is_as_it_was_where_the_training_began_was_not_trained():
+    """Red before: an input that a network is differentiated by was named like a weight."""
+    module = Beside("object")
+    points = torch.rand(3, 4, requires_grad=True)
+    module.points = [points]
+    began = began_with(leaves_alive(), {id(p) for p in module.parameters()})
+    module._update(torch.ones(2, 4), torch.ones(2, 1))
+    module.agent.net(points).sum().backward()
+    module.points += [torch.ones(1, requires_grad=True)]  # made later: nobody knows
+    found = prints_not_held(module, [], began)
+    still = {name for name, each in found.items() if each["is_still"]}
+    assert still & {"points[0]", "points[1]", "agent.net.weight", "agent.net.bias"} == {"points[0]"}
+
+
+def test_lightnings_copy_of_the_hyperparameters_is_no_weight_that_is_trained():
+    """Red before: a condition of 14 names, each of a tensor that nothing trains."""
+    assert prints_not_held(Templated(torch.nn.Linear(4, 1)), []).keys() == {"points"}
+
+
+def test_a_training_knows_what_it_began_with(tmp_path):
+    workload = {**WORKLOAD, "module": "training_apart:Templated", "epochs": 1}
+    workload["hyperparameters"] = {"size": 40}
+    asked = arguments(tmp_path / "run", workload, VARIANT)
+    environment = environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
+    launch("twinrun.training.train:train", asked, environment)
+    found = run_files.read_run(tmp_path / "run/run.json")["not_held"]
+    assert {name: each["is_still"] for name, each in found.items()} == {"points": True}
 
 
 def test_a_view_that_may_not_be_asked_ends_no_training():

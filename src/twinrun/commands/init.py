@@ -168,9 +168,8 @@ def _block(
     parameters: Mapping[str, Parameters], otherwise: Collection[str], replaced: Iterable[str]
 ) -> str:
     lines = [line for n, of in parameters.items() for line in _lines(n, of, n in otherwise)]
-    is_empty = all(line.startswith("#") for line in lines)
-    found = "".join(f"\n      {line}" for line in [*lines, *replaced])
-    return f" {{}}{found}" if is_empty else found
+    # Without any, null would be read: `hyperparameters:` above comments alone is an empty mapping.
+    return "".join(f"\n      {line}" for line in [*lines, *replaced]) or " {}"
 
 
 def _lines(name: str, of: Parameters, is_otherwise: bool) -> Iterator[str]:
@@ -181,16 +180,16 @@ def _lines(name: str, of: Parameters, is_otherwise: bool) -> Iterator[str]:
         both = ", ".join(
             f"{what} {'by' if what == 'needed' else 'of'} {path}" for path, what in said.items()
         )
-        yield f"# {name}: {both}; a value given here goes to both"
+        yield f"# {name}: ...  # {both}; a value given here goes to both"
     elif is_otherwise:
         of_base = "" if _is_needed(parameter) else f", {_said(parameter)} of its base class"
-        yield f"# {name}: what the class itself makes of its **kwargs{of_base}"
+        yield f"# {name}: ...  # what the class itself makes of its **kwargs{of_base}"
     elif _is_needed(parameter):
         kind = parameter.annotation
         is_object = inspect.isclass(kind) and issubclass(kind, OBJECTS)
         form = "{class_path: ..., init_args: {...}}" if is_object else "..."
         typed = "" if kind is parameter.empty else f", {_annotation(kind)}"
-        yield f"# {name}: {form}  needed{typed}"
+        yield f"# {name}: {form}  # needed{typed}"
     else:
         yield _written(name, parameter)
 
@@ -207,7 +206,7 @@ def _written(name: str, parameter: inspect.Parameter) -> str:
     if _is_needed(parameter):
         return f"# {name}: needed"
     if not _is_plain(parameter.default):  # YAML has no such value; its constructor does
-        return f"# {name}: its default, which is no plain value of YAML"
+        return f"# {name}: ...  # its default, which is no plain value of YAML"
     given = {name: parameter.default}
     flow = yaml.dump(
         given, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10**9

@@ -23,9 +23,18 @@ REMEDY = (
 
 
 def ends_of(manifests: Sequence[RunManifest]) -> dict[str, bool | None]:
-    """Say of each tensor that no module holds whether all runs end in the same; None if unknown."""
+    """Say of each tensor that no module holds whether all runs end in the same; None if unknown.
+
+    What ends alike and was not trained is left out: an input that a network is differentiated by.
+    """
     names = sorted({name for run in manifests for name in run["not_held"]})
-    return {name: _ends_alike([run["not_held"].get(name) for run in manifests]) for name in names}
+    held = {name: [run["not_held"].get(name) for run in manifests] for name in names}
+    ends = {name: _ends_alike(found) for name, found in held.items()}
+    return {n: end for n, end in ends.items() if not (end and all(map(_was_still, held[n])))}
+
+
+def _was_still(found: NotHeld | None) -> bool:
+    return found is not None and found["is_still"]
 
 
 def _ends_alike(found: Sequence[NotHeld | None]) -> bool | None:

@@ -26,6 +26,7 @@ OF_ITS_OWN = {"workloads": ("module", "cli"), "datasets": ("make", "file")}
 
 def with_standard(theirs: Section) -> dict[str, Any]:
     """Return the standard config with a config united into it."""
+    theirs = _without_nothing(theirs)
     config: dict[str, Any] = {}
     update_config(config, load_configfile(STANDARD))
     for section, keys in OF_ITS_OWN.items():
@@ -38,6 +39,19 @@ def with_standard(theirs: Section) -> dict[str, Any]:
         del config["sweep"]["epochs"]
     update_config(config, theirs)
     return config
+
+
+def _without_nothing(theirs: Section) -> Section:
+    """Return a config in which `hyperparameters:` with comments alone, as of `init`, are none."""
+    entries = theirs.get("workloads")
+    if not isinstance(entries, Mapping):
+        return theirs
+    empty = {
+        name: {**entry, "hyperparameters": {}}
+        for name, entry in entries.items()
+        if isinstance(entry, Mapping) and entry.get("hyperparameters", {}) is None
+    }
+    return {**theirs, "workloads": {**entries, **empty}}
 
 
 def _sweeps_others(config: Section, theirs: Section) -> bool:

@@ -72,7 +72,8 @@ def check_same_parameters(module: pl.LightningModule, workers: Workers, when: st
                     f"neither the optimizer's step, nor a change of weights in the forward pass "
                     f"(max_norm of an embedding, say), nor gradients that a module computes by "
                     f"itself (by torch.autograd.grad, or by a backward pass of its own: nothing "
-                    f"sums them over the workers) may depend on a worker's shard"
+                    f"sums them over the workers; say self.manual_backward(loss) for "
+                    f"loss.backward()) may depend on a worker's shard"
                 )
 
 

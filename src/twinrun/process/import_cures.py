@@ -3,6 +3,7 @@
 import ast
 import inspect
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,8 @@ def cure_of(error: Exception, module: str, search_path: Sequence[str]) -> str:
         search_path: folders with the user's own modules.
     """
     if isinstance(error, ModuleNotFoundError):
-        return _elsewhere(str(error.name).partition(".")[0], search_path)
+        package = str(error.name).partition(".")[0]
+        return shadowed(package, search_path) or _elsewhere(package, search_path)
     if isinstance(error, NameError) and error.name in OF_NOTEBOOKS:
         return "; only a notebook has it: take its lines out of the exported file"
     if isinstance(error, ImportError) and "no known parent package" in str(error):
@@ -46,6 +48,26 @@ def _elsewhere(package: str, search_path: Sequence[str]) -> str:
                 return (
                     f"; it is in {found.parent}: install its project (pip install -e .), or set "
                     f"PYTHONPATH={shlex.quote(str(found.parent))}"
+                )
+    return ""
+
+
+def shadowed(name: str, search_path: Sequence[str]) -> str:
+    """Say that a file of a user's has the name of a module that was imported in its place.
+
+    Nothing if none has.
+    """
+    if name not in sys.modules:
+        return ""
+    found = getattr(sys.modules[name], "__file__", None)
+    for folder in search_path:
+        path = Path(folder, *name.split("."))
+        for own in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+            if own.is_file() and (found is None or own.resolve() != Path(found).resolve()):
+                theirs = found or "Python itself"
+                return (
+                    f"; {theirs} was looked into, which has the name of {own}: give that another "
+                    f"name"
                 )
     return ""
 

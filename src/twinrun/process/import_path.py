@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from twinrun.errors import TwinrunError
-from twinrun.process.import_cures import cure_of, hidden
+from twinrun.process.import_cures import cure_of, hidden, shadowed
 from twinrun.process.no_training import TrainsAtImportError, without_training
 from twinrun.process.one_lightning import unite
 from twinrun.process.unmet_requirements import unmet
@@ -81,7 +81,7 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
             near = difflib.get_close_matches(part, dir(found), n=1)
             hint = f", did you mean {near[0]}?" if near else ""
             if found is module:
-                hint = hidden(module, part) or hint
+                hint = hidden(module, part) or shadowed(module_name, search_path) or hint
             raise TwinrunError(f"{import_path}: {owner} has no {part}{hint}")
         found, owner = getattr(found, part), part
     return found

@@ -46,6 +46,7 @@ from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
 from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
 from twinrun.training.remedies import WITH_NONE
+from twinrun.training.sanity_check import SanityCheck
 from twinrun.training.trainer_objects import drawn_after_module
 from twinrun.training.unmet_settings import Lenient, of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
@@ -200,7 +201,7 @@ def _of_step(
     step, loading = FirstStep(say=say, clock=(clock := BatchClock())), LoaderProcesses()
     try:
         found["notes"] += [f"{part.label}: {n}" for n in drawn_after_module(workload, root)]
-        others = (Supported(), Lenient(), clock, loading)
+        others = (Supported(), Lenient(), clock, loading, SanityCheck(step.notes))
         trainer = trainer_of_first_step(training, root, step, *others)
         left_out = write_checkpoints_below(module, root)
         trainer.fit(module, datamodule=data)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 REMEDIES = {
     ".logger": "a run has no logger but what `trainer.logger` names",
     ".checkpoint_callback": "a run has no ModelCheckpoint but what `trainer.callbacks` names",
+    ".progress_bar_callback": "a run has no progress bar unless its variant says logging: true",
 }
 
 OWN_TRAINER = (

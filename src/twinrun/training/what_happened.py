@@ -19,16 +19,17 @@ from twinrun.acceleration.placement import lay_out_batch
 from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
-from twinrun.held_elsewhere import Alive, leaves_alive
+from twinrun.held_elsewhere import leaves_alive
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.not_of_whole import of_parts
+from twinrun.parameters import parameters_of
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.environment import Actual
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure, NotHeld
 from twinrun.trace.fingerprints import is_plain
-from twinrun.training.not_held import prints_not_held
+from twinrun.training.not_held import Began, began_with, prints_not_held
 from twinrun.training.switched import (
     Switched,
     departure,
@@ -61,7 +62,7 @@ class WhatHappened(pl.Callback):
         self._forms, self._layouts = OptimizerForms(), Layouts()
         self._switched = Switched()
         self._laid_out: set[tuple[object, ...] | None] = set()
-        self._alive: Alive | None = None
+        self._began: Began | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Look at the weights as they were made, before a checkpoint takes their place."""
@@ -70,7 +71,10 @@ class WhatHappened(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read what the training starts with."""
-        self._alive = leaves_alive()
+        known = {id(p) for p in parameters_of(pl_module, trainer.optimizers).values()}
+        alive = leaves_alive()
+        # What a resumed training has trained before may lie still in the rest of it.
+        self._began = (alive, {}) if trainer.global_step else began_with(alive, known)
         self.look_at_code()
         # A module may make layers in hooks of its own; of a resumed training they may have broken.
         if not trainer.global_step:
@@ -159,7 +163,7 @@ class WhatHappened(pl.Callback):
 
     def not_held(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, NotHeld]:
         """Return how what neither the module nor Lightning's optimizers hold has ended."""
-        return prints_not_held(module, trainer.optimizers, self._alive)
+        return prints_not_held(module, trainer.optimizers, self._began)
 
     def look_at_code(self) -> None:
         """Hash what has been imported since the last look, before somebody edits it."""

@@ -1,0 +1,108 @@
+"""What Lightning's sanity check would do ahead of the first step, where a run has none.
+
+A script has one unless it says otherwise (`num_sanity_val_steps` is 2): two validation batches,
+with the global generators put back behind them. So what validation draws from these comes to
+nothing there, also where its loaders are made; without the check these are made in the open, and
+all that follows draws other numbers. What validation leaves in objects is there one step earlier.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytorch_lightning as pl
+
+from twinrun.generators import state_in_a_word
+from twinrun.parallel.reached_code import ReachedCode
+from twinrun.set_attributes import own_of_module
+from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree
+from twinrun.values_inside import values_in
+from twinrun.wording import some
+
+REMEDY = "say `trainer: {num_sanity_val_steps: 2}`, Lightning's default, to train as such a script"
+_OF_OTHERS = ("pytorch_lightning.", "lightning.", "twinrun.")
+
+
+class SanityCheck(pl.Callback):
+    """Looks at the first validation, and at how its loaders are made."""
+
+    def __init__(self, notes: list[str]) -> None:
+        """See nothing yet.
+
+        Args:
+            notes: is given a sentence for each thing by which a training with the check is another.
+        """
+        self._notes, self._is_seen = notes, False
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Have the validations of the training looked at, and the one that may follow it."""
+        if trainer.num_sanity_val_steps:
+            return
+        for callback in self._users(trainer):
+            kind = type(callback)
+            names = ("on_sanity_check_start", "on_sanity_check_end")
+            if found := [n for n in names if getattr(kind, n) is not getattr(pl.Callback, n)]:
+                self._note(f"{some(found)} of {kind.__name__} is never called")
+        for loop in (trainer.fit_loop.epoch_loop.val_loop, trainer.validate_loop):
+            vars(loop)["setup_data"] = self._making(loop.setup_data)
+            vars(loop)["run"] = self._validating(loop, trainer, pl_module)
+
+    def _making(self, original: Callable[[], None]) -> Callable[[], None]:
+        def setup_data() -> None:
+            before = fingerprint_rng_states(cuda=False)
+            original()
+            after = fingerprint_rng_states(cuda=False)
+            if drawn := [name for name, found in after.items() if before[name] != found]:
+                self._note(
+                    f"val_dataloader draws from the global generator of {some(drawn)}, which what "
+                    f"is drawn later follows"
+                )
+
+        return setup_data
+
+    def _validating(
+        self, loop: Any, trainer: pl.Trainer, module: pl.LightningModule
+    ) -> Callable[[], Any]:
+        original = loop.run
+
+        def run() -> Any:
+            if self._is_seen:
+                return original()
+            self._is_seen = True
+            # First: its loaders are a part of what validation may change.
+            loop.setup_data()
+            before = self._state(trainer, module)
+            found = original()
+            after = self._state(trainer, module)
+            every = dict.fromkeys([*before, *after])
+            if changed := [name for name in every if before.get(name) != after.get(name)]:
+                self._note(f"validation changes {some(changed)}")
+            return found
+
+        return run
+
+    def _note(self, what: str) -> None:
+        note = f"{what}: with a sanity check before the first step that is otherwise; {REMEDY}"
+        if note not in self._notes:
+            self._notes.append(note)
+
+    def _users(self, trainer: pl.Trainer) -> Iterator[pl.Callback]:
+        for callback in vars(trainer)["callbacks"]:
+            if not type(callback).__module__.startswith(_OF_OTHERS):
+                yield callback
+
+    def _state(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, int]:
+        """Fingerprint what is found in a module, in callbacks and in loaders of validation."""
+        tensors = (*module.named_parameters(), *module.named_buffers())
+        objects: list[tuple[str, object]] = [*tensors]
+        for path, part in module.named_modules():
+            of_part = own_of_module(part).items()
+            objects += [(f"{path}.{name}" if path else name, item) for name, item in of_part]
+        objects += [(type(callback).__name__, callback) for callback in self._users(trainer)]
+        objects.append(("val_dataloader", trainer.val_dataloaders))
+        generators = ReachedCode(trainer, module).generators
+        found = {name: fingerprint_tree(state_in_a_word(g)) for name, g in generators.items()}
+        for path, item in objects:
+            with suppress(Exception):  # an object of a user's may refuse to be looked at
+                found |= {name: fingerprint_tree(value) for name, value in values_in(item, path)}
+        return found

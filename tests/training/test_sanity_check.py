@@ -1,0 +1,154 @@
+"""What a script's sanity check does otherwise than a run without one is said in the rehearsal."""
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from small import Points, Small
+from torchmetrics import SumMetric
+
+from twinrun.training.sanity_check import SanityCheck
+
+DRAWS = {"torch": lambda: torch.rand(1), "numpy": np.random.rand, "python": random.random}
+
+
+class Drawing(Points):
+    """Draws from a global generator where a loader of validation is made."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.draw = DRAWS[name]
+
+    def val_dataloader(self):
+        self.draw()
+        return self.train_dataloader()
+
+
+class Validated(Small):
+    """Validates; `kind` says what that leaves or draws."""
+
+    def __init__(self, kind="nothing"):
+        super().__init__()
+        self.kind, self.count, self.outputs = kind, 0, []
+        self.metric = SumMetric()
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.generator = torch.Generator().manual_seed(1)
+
+    def on_validation_epoch_start(self):
+        self.norm.train(self.kind == "norm")
+        if self.kind == "hook":
+            self.count += 1
+
+    def validation_step(self, batch, index):
+        self.outputs.append(self.norm(batch[0]).sum())
+        self.metric.update(1.0)
+        self.log("seen", self.metric)
+        if self.kind in DRAWS:
+            DRAWS[self.kind]()
+        if self.kind == "count":
+            self.count += 1
+        if self.kind == "generator":
+            torch.rand(1, generator=self.generator)
+
+    def training_step(self, batch, index):
+        noise = torch.rand((), generator=self.generator) + torch.rand(())
+        # Python's and NumPy's draws count, too.
+        noise = noise + random.random() + np.random.rand()
+        return (self.count + noise) * super().training_step((self.norm(batch[0]), batch[1]), index)
+
+    def on_validation_epoch_end(self):
+        self.outputs.clear()
+
+
+def notes_of(module, data, told=0, callbacks=()):
+    notes = []
+    trainer(told, [SanityCheck(notes), *callbacks]).fit(module, datamodule=data)
+    return notes
+
+
+def trainer(told, callbacks=()):
+    return pl.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        num_sanity_val_steps=told,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[*callbacks],
+    )
+
+
+def weights_of(module, data, told):
+    pl.seed_everything(1, verbose=False)
+    module = copy.deepcopy(module)
+    trainer(told).fit(module, datamodule=data)
+    return {name: value.tolist() for name, value in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_loader_of_validation_that_draws_is_named_and_trains_otherwise(name):
+    """Red before: nothing was said, and no later shuffle was that of the user's script."""
+    (note,) = notes_of(Validated(), Drawing(name))
+    assert f"val_dataloader draws from the global generator of {name}" in note
+    assert note.endswith("as such a script")
+    assert not notes_of(Validated(), Drawing(name), told=2)
+    module = Validated()
+    assert weights_of(module, Drawing(name), 0) != weights_of(module, Drawing(name), 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("hook", "count"),
+        ("count", "count"),
+        ("generator", "generator"),
+        ("norm", "norm.running_mean"),
+    ],
+)
+def test_what_validation_leaves_is_named_and_trains_otherwise(kind, named):
+    (note,) = notes_of(Validated(kind), Points())
+    assert note.startswith("validation changes ")
+    assert named in note
+    module = Validated(kind)
+    assert weights_of(module, Points(), 0) != weights_of(module, Points(), 2)
+
+
+@pytest.mark.parametrize("kind", ["nothing", *DRAWS])
+def test_what_trains_the_same_is_not_named(kind):
+    """Steps of validation may draw: the check puts the global generators back."""
+    assert notes_of(Validated(kind), Points()) == []
+    module = Validated(kind)
+    assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
+
+
+class Checked(pl.Callback):
+    def __init__(self):
+        self.validated = 0
+
+    def on_validation_end(self, trainer, pl_module):
+        self.validated += 1
+
+    def on_sanity_check_end(self, trainer, pl_module):
+        self.validated = 0
+
+
+def test_a_callback_that_keeps_count_or_waits_for_the_check_is_named():
+    notes = notes_of(Validated(), Points(), callbacks=[Checked()])
+    assert "on_sanity_check_end of Checked is never called" in notes[0]
+    assert "validation changes Checked.validated" in notes[1]
+
+
+class Own(Points):
+    """Draws the samples of validation from a generator of its own."""
+
+    def val_dataloader(self):
+        return self._loader(shuffle=True, generator=torch.Generator().manual_seed(3))
+
+
+def test_a_generator_of_a_validation_loader_is_named():
+    (note,) = notes_of(Validated(), Own())
+    assert "validation changes val_dataloader" in note
