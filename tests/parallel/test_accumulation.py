@@ -980,6 +980,21 @@ class ReadsNoOutputs(ReadsOutputs):
         self.log("size", float(len(batch[0])), on_step=False, on_epoch=True)
 
 
+class ReadsTheLoss(ReadsOutputs):
+    """Reads what is the mini-batch's."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("twice", 2 * outputs["loss"] + float(outputs["loss"]) * 0, on_epoch=True)
+
+
+class ReadsAKey(ReadsOutputs):
+    """Reads the loss, and what a name says."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        for name in ("loss", "worst"):
+            self.log(name, outputs[name] + outputs["loss"] * 0, on_epoch=True, on_step=False)
+
+
 class CallbackReadsOutputs(ReadsOutputs):
     on_train_batch_end = pl.LightningModule.on_train_batch_end
 
@@ -1061,6 +1076,8 @@ class FrozenBins(Bins):
         (ReadsOutputs, "gives hooks (ReadsOutputs.on_train_batch_end) what training_step returns"),
         (CallbackReadsOutputs, "gives hooks (Keeps.on_train_batch_end) what training_step"),
         (ReadsNoOutputs, None),
+        (ReadsTheLoss, None),
+        (ReadsAKey, "gives hooks (ReadsAKey.on_train_batch_end) what training_step returns"),
         (Bins, "may have layers (bins) divide gradients by how often an index comes in"),
         (lambda: Weighed(torch.nn.MSELoss(reduction="sum")), "calls loss: a sum"),
         (

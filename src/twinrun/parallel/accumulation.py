@@ -94,7 +94,7 @@ class HooksOfSteps:
         when, number = HOOKS[name]
         # Of a callback behind the Trainer and the module.
         position = 0 if isinstance(owner, pl.LightningModule) else 2
-        asks = name == "on_train_batch_end" and reads(hook, position)
+        asks = name == "on_train_batch_end" and reads(hook, position, but="loss")
 
         @functools.wraps(hook)
         def of_step(*arguments: object, **options: object) -> object:
