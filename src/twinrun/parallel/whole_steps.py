@@ -46,9 +46,10 @@ class WholeSteps(Tracer):
         self._drawn.begin_backward()
 
     def on_before_optimizer_step(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
         """End the step of the last part; the update is the mini-batch's."""
+        super().on_before_optimizer_step(trainer, pl_module, optimizer)
         self._drawn.end_step()
 
     def on_train_batch_start(
