@@ -980,6 +980,21 @@ class ReadsNoOutputs(ReadsOutputs):
         self.log("size", float(len(batch[0])), on_step=False, on_epoch=True)
 
 
+class ReadsTheLoss(ReadsOutputs):
+    """Reads what is the mini-batch's."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("twice", 2 * outputs["loss"] + float(outputs["loss"]) * 0, on_epoch=True)
+
+
+class ReadsAKey(ReadsOutputs):
+    """Reads the loss, and what a name says."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        for name in ("loss", "worst"):
+            self.log(name, outputs[name] + outputs["loss"] * 0, on_epoch=True, on_step=False)
+
+
 class CallbackReadsOutputs(ReadsOutputs):
     on_train_batch_end = pl.LightningModule.on_train_batch_end
 
@@ -1016,6 +1031,44 @@ class Weighed(Small):
         return self.loss(guessed, batch[1])
 
 
+class HoldsLossPlainly(Small):
+    """Has a loss of sums in a dict, which is no part of it to torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.losses = {"of": [torch.nn.MSELoss(reduction="sum")]}
+
+    def training_step(self, batch, batch_idx):
+        return self.losses["of"][0](self(batch[0]), batch[1])
+
+
+class LossOfItsClass(Small):
+    """Has a loss of sums in its class."""
+
+    loss = torch.nn.MSELoss(reduction="sum")
+
+    def training_step(self, batch, batch_idx):
+        return self.loss(self(batch[0]), batch[1])
+
+
+SUMMED = torch.nn.MSELoss(reduction="sum")
+
+
+class LossOfItsFile(Small):
+    """Has a loss of sums in a global."""
+
+    def training_step(self, batch, batch_idx):
+        return SUMMED(self(batch[0]), batch[1])
+
+
+class FrozenBins(Bins):
+    """Trains no bins, which have no gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.bins.requires_grad_(requires_grad=False)
+
+
 @pytest.mark.parametrize(
     ("module", "said"),
     [
@@ -1023,15 +1076,22 @@ class Weighed(Small):
         (ReadsOutputs, "gives hooks (ReadsOutputs.on_train_batch_end) what training_step returns"),
         (CallbackReadsOutputs, "gives hooks (Keeps.on_train_batch_end) what training_step"),
         (ReadsNoOutputs, None),
-        (Bins, "has layers (bins) divide gradients by how often an index comes in each micro"),
-        (lambda: Weighed(torch.nn.MSELoss(reduction="sum")), "mean over samples, and loss is none"),
+        (ReadsTheLoss, None),
+        (ReadsAKey, "gives hooks (ReadsAKey.on_train_batch_end) what training_step returns"),
+        (Bins, "may have layers (bins) divide gradients by how often an index comes in"),
+        (lambda: Weighed(torch.nn.MSELoss(reduction="sum")), "calls loss: a sum"),
         (
             lambda: Weighed(
                 torch.nn.CrossEntropyLoss(torch.tensor([1.0, 3.0], dtype=torch.double))
             ),
-            "for a mean over samples, and loss is none",
+            "calls loss: a sum",
         ),
         (lambda: Weighed(torch.nn.CrossEntropyLoss()), None),
+        (lambda: Weighed(torch.nn.CrossEntropyLoss(torch.full((2,), 3, dtype=torch.double))), None),
+        (HoldsLossPlainly, "calls losses.of.0: a sum"),
+        (LossOfItsClass, "calls loss: a sum"),
+        (LossOfItsFile, "calls SUMMED: a sum"),
+        (FrozenBins, None),
     ],
 )
 def test_what_is_no_mean_over_samples_is_named(module, said):
@@ -1045,5 +1105,5 @@ def test_what_is_no_mean_over_samples_is_named(module, said):
     other = accumulate(later, Points(), micro_batches=2, accumulated=2)
     later.trainer = module.trainer
     other.load_state_dict(tracer.state_dict())
-    kept = [text for text in found if "layers" not in text and "mean over" not in text]
+    kept = [text for text in found if "layers" not in text and "a sum" not in text]
     assert set(kept) <= set(other.not_of_whole(later))

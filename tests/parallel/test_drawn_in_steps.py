@@ -111,6 +111,26 @@ def train(monkeypatch):
     restore_rng_states(before)
 
 
+class DrawsOnce(Plain):
+    """Draws once for each mini-batch: ahead of its parts, and behind them."""
+
+    def on_train_batch_start(self, batch, batch_idx):
+        torch.rand(1)
+
+    def on_before_optimizer_step(self, optimizer):
+        torch.rand(1)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        torch.rand(1)
+
+
+def test_what_is_drawn_once_for_a_mini_batch_of_micro_batches_is_not_named(train):
+    """Red before: mini-batches were said to be others."""
+    module, said = train("accumulate", DrawsOnce, Points())
+    assert said == []
+    assert not any("draw" in text for text in module.said)
+
+
 def test_an_order_that_is_drawn_behind_steps_of_micro_batches_is_named(train):
     """Red before: the batches were said to be those of the baseline, and were others."""
     alone, _ = train(None, Permutes, Points())

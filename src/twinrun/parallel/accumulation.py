@@ -19,6 +19,7 @@ micro-batches.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Literal, cast
 
 import pytorch_lightning as pl
@@ -61,10 +62,10 @@ HOOKS: dict[str, tuple[When, int | None]] = {
 class HooksOfSteps:
     """Calls hooks of a module or callback once for each mini-batch."""
 
-    def __init__(self, made: list[MicroBatches], number: int) -> None:
+    def __init__(self, made: list[MicroBatches], number: int, drawn: DrawnInSteps) -> None:
         self.of_last: set[str] = set()
         """Hooks that read more than the loss of what a step gave: of the last micro-batch."""
-        self._made, self._number = made, number
+        self._made, self._number, self._drawn = made, number, drawn
 
     @property
     def number(self) -> int:
@@ -94,7 +95,7 @@ class HooksOfSteps:
         when, number = HOOKS[name]
         # Of a callback behind the Trainer and the module.
         position = 0 if isinstance(owner, pl.LightningModule) else 2
-        asks = name == "on_train_batch_end" and reads(hook, position)
+        asks = name == "on_train_batch_end" and reads(hook, position, but="loss")
 
         @functools.wraps(hook)
         def of_step(*arguments: object, **options: object) -> object:
@@ -112,7 +113,8 @@ class HooksOfSteps:
                             self.of_last.add(f"{type(owner).__name__}.{name}")
                         found[-3] = self._outputs(trainer, found[-3])
                 arguments = tuple(found)
-            return hook(*arguments, **options)
+            with self._drawn.once() if when == "first" else nullcontext():
+                return hook(*arguments, **options)
 
         return of_step
 
@@ -181,7 +183,7 @@ def accumulate(
         return made[0]
 
     exchange_for_trainer(data, cut)
-    hooks = HooksOfSteps(made, micro_batches)
+    hooks = HooksOfSteps(made, micro_batches, drawn)
     _watch_hooks(module, hooks, LateZeroGrad(made))
     moved = MovedTensors(module, made)
     sizes = LoggedSizes()

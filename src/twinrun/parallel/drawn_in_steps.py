@@ -106,6 +106,18 @@ class DrawnInSteps:
         if self._begun is not None:
             self._begun = {name: self._begun[name] for name in READ if name in self._begun}
 
+    def end_step(self) -> None:
+        """Look at nothing until the next part: what follows comes once for a mini-batch."""
+        self._note(self._in_steps)
+        self._begun = None
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """Note nothing of what is drawn here, once for a mini-batch."""
+        self._note(self._in_steps)
+        yield
+        self.leave_out()
+
     def note_workers(self, names: Iterable[str]) -> None:
         """Note what data workers have drawn samples from, by generators of their own."""
         self._by_workers.update(names)

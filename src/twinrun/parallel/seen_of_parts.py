@@ -4,8 +4,9 @@ Of a sum of gradients a hook sees the terms, and a metric that aggregates number
 each part: what they make of them is that of the mini-batch only if it is linear.
 """
 
-from collections.abc import Iterator
-from typing import cast
+import types
+from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
 
 import torch
 from torch.nn.modules.loss import _Loss
@@ -15,10 +16,12 @@ from torchmetrics.metric import jit_distributed_available
 from torchmetrics.utilities import dim_zero_mean
 from torchmetrics.wrappers import Running
 
-from twinrun.checkpoint.users_code import is_users
+from twinrun.checkpoint.users_code import functions_in, is_users, names_in
 from twinrun.containers import entries, is_container, size_of
 from twinrun.parallel.reached_code import LONG
 from twinrun.wording import some
+
+Held = TypeVar("Held", bound=torch.nn.Module)
 
 
 class Aggregated:
@@ -91,19 +94,24 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, Metric]]:
     """Yield what metrics a module and the callbacks of its Trainer have, by name."""
     yield from _outermost(module)
     for name in vars(module).keys() - vars(torch.nn.Module()).keys():
-        yield from _plainly_held(vars(module)[name], name)
+        yield from _plainly_held(vars(module)[name], name, _outermost)
     for callback in getattr(vars(module).get("_trainer"), "callbacks", ()):
         for name, value in vars(callback).items():
-            yield from _plainly_held(value, f"{type(callback).__name__}.{name}")
+            yield from _plainly_held(value, f"{type(callback).__name__}.{name}", _outermost)
 
 
-def _plainly_held(value: object, name: str, deeper: int = 2) -> Iterator[tuple[str, Metric]]:
+def _plainly_held(
+    value: object,
+    name: str,
+    parts: Callable[[torch.nn.Module], Iterator[tuple[str, Held]]],
+    deeper: int = 2,
+) -> Iterator[tuple[str, Held]]:
     if issubclass(type(value), torch.nn.Module):
-        for inner, metric in _outermost(cast(torch.nn.Module, value)):
-            yield f"{name}.{inner}" if inner else name, metric
+        for inner, part in parts(cast(torch.nn.Module, value)):
+            yield f"{name}.{inner}" if inner else name, part
     elif deeper and is_container(value) and size_of(value) <= LONG:
         for key, item in entries(value):
-            yield from _plainly_held(item, f"{name}.{key}", deeper - 1)
+            yield from _plainly_held(item, f"{name}.{key}", parts, deeper - 1)
 
 
 def _parts(metric: Metric) -> list[Metric]:
@@ -186,30 +194,56 @@ def seen_of_parts(
 
 
 def _no_means(module: torch.nn.Module, setting: str, part: str) -> Iterator[str]:
-    """Say which layers of torch's make of samples what is no mean over them."""
-    layers = dict(module.named_modules())
+    """Say which layers of torch's may make of samples what is no mean over them."""
+    # By number, as a layer may have several names, of which the first is told.
+    layers = {id(layer): (name, layer) for name, layer in reversed([*_layers(module)])}.values()
     embeddings = torch.nn.Embedding | torch.nn.EmbeddingBag
     scaled = [
         name
-        for name, each in layers.items()
-        if isinstance(each, embeddings) and each.scale_grad_by_freq
+        for name, each in layers
+        if isinstance(each, embeddings) and each.scale_grad_by_freq and each.weight.requires_grad
     ]
     if scaled:
         yield (
-            f"in part, {setting} has layers ({some(scaled)}) divide gradients by how often an "
-            f"index comes in each {part}, and not in the mini-batch (scale_grad_by_freq)"
+            f"in part, {setting} may have layers ({some(sorted(scaled))}) divide gradients by how "
+            f"often an index comes in each {part}, and not in the mini-batch (scale_grad_by_freq)"
         )
-    losses = [
-        name for name, each in layers.items() if isinstance(each, _Loss) and _is_no_mean(each)
-    ]
+    losses = [name for name, each in layers if isinstance(each, _Loss) and _is_no_mean(each)]
     if losses:
         yield (
-            f"in part, {setting} takes a loss of each {part} for a mean over samples, and "
-            f"{some(losses)} is none: a sum, or a mean that weights of classes divide"
+            f"in part, {setting} may take a loss of each {part} for a mean over samples that is "
+            f"none, where a training step calls {some(sorted(losses))}: a sum, unless the module "
+            f"divides it by the samples itself, or a mean that weights of classes divide"
         )
+
+
+def _layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the layers of a module, and those that its users' classes hold or name, by name."""
+    yield from module.named_modules()
+    for name, layer in module.named_modules():
+        if is_users(type(layer).__module__):
+            for key, value in _named_by(layer):
+                found = f"{name}.{key}" if name else key
+                yield from _plainly_held(value, found, torch.nn.Module.named_modules)
+
+
+def _named_by(layer: torch.nn.Module) -> Iterator[tuple[str, object]]:
+    """Yield what a layer has that is no part of it to torch: also of its class and its globals."""
+    # The last is Lightning's copy of the hyperparameters, by which nothing is trained.
+    for name in vars(layer).keys() - vars(torch.nn.Module()).keys() - {"_hparams_initial"}:
+        yield name, vars(layer)[name]
+    for kind in type(layer).__mro__:
+        for name, value in [*vars(kind).items()] if is_users(kind.__module__) else ():
+            yield name, value
+            for function in functions_in(value):
+                if isinstance(function, types.FunctionType):
+                    known, names = function.__globals__, names_in(function.__code__)
+                    yield from ((each, known[each]) for each in names if each in known)
 
 
 def _is_no_mean(loss: _Loss) -> bool:
+    weights = getattr(loss, "weight", None)
     is_divided = isinstance(loss, torch.nn.CrossEntropyLoss | torch.nn.NLLLoss)
-    is_weighted = is_divided and loss.weight is not None and loss.reduction == "mean"
-    return loss.reduction == "sum" or is_weighted
+    # Weights that are all alike divide out.
+    is_weighted = is_divided and weights is not None and bool((weights != weights[0]).any())
+    return loss.reduction == "sum" or (is_weighted and loss.reduction == "mean")

@@ -45,6 +45,13 @@ class WholeSteps(Tracer):
         """End the part of a step that draws for samples."""
         self._drawn.begin_backward()
 
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
+    ) -> None:
+        """End the step of the last part; the update is the mini-batch's."""
+        super().on_before_optimizer_step(trainer, pl_module, optimizer)
+        self._drawn.end_step()
+
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
