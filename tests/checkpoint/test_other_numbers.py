@@ -80,10 +80,10 @@ class Stream(IterableDataset):
 def test_the_place_of_a_stream_is_seen_in_any_number(place, then):
     """Red before: only where it was one of Python's own, and stayed one."""
     stream = Stream(place)
-    before = possible_positions([DataLoader(stream)])
-    assert list(moved(before, possible_positions([DataLoader(stream)]))) == []
+    before = possible_positions([DataLoader(stream)], {})
+    assert list(moved(before, possible_positions([DataLoader(stream)], {}))) == []
     stream.place = then
-    (said,) = moved(before, possible_positions([DataLoader(stream)]))
+    (said,) = moved(before, possible_positions([DataLoader(stream)], {}))
     assert said.startswith("Stream.place changes while the training runs")
 
 

@@ -115,7 +115,7 @@ def test_loaders_that_need_workers_keep_their_own_number(written, classes, given
 
 def test_loaders_that_do_without_are_given_the_variants(written):
     workload, _ = written("Net", "Plain")
-    assert workload["hyperparameters"] == {}
+    assert workload["hyperparameters"] is None
     assert workload["from_run"] == {"data_workers": "num_workers"}
 
 

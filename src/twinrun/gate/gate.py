@@ -76,7 +76,7 @@ def require(
     if not requirements:
         raise TwinrunError("require: nothing is required; name at least one requirement")
     rows, found = read_rows(verdicts), expected_fingerprints.observed(runs)
-    lines: list[GateLine] = []
+    lines: list[GateLine] = [*map(_out_of_date, _not_of_studies(Path(verdicts), rows))]
     for name, wanted in requirements.items():
         judged: list[Judged]
         if isinstance(wanted, list):  # the cells of `matrix`
@@ -91,7 +91,6 @@ def require(
         judged = [*judged, *failures(name, planned["runs"].get(name, ()))] or [NO_RESULT]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
         lines += [{"requirement": requirement, "outcome": o, "why": why} for o, why in judged]
-    lines += map(_out_of_date, _not_of_studies(Path(verdicts), rows))
     lines += map(_out_of_date, other_settings(rests_on, planned, timings))
     write_outcome(
         output,
