@@ -1,11 +1,14 @@
 """What a user is told of compiled steps: what compiles again, and what random numbers do."""
 
+from collections import deque
+
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
 import twinrun.acceleration.features_first  # noqa: F401  Lightning sets variables when imported
 from twinrun.acceleration.compilation import (
+    CannotCompile,
     Compiled,
     compiler_switches,
     empty_cache,
@@ -66,6 +69,34 @@ def test_a_hook_of_all_modules_that_comes_late_is_called():
     finally:
         hook.remove()
     assert torch.equal(compiled(torch.ones(1, 2), 0), before)
+
+
+@pytest.mark.parametrize("append", ["append", "appendleft"])
+@pytest.mark.parametrize("most", [2, 7, 12])
+def test_a_window_of_so_many_values_drops_what_falls_out(append, most):
+    """Red at 2638ad3c: torch's tracer keeps it, once for each window that is full."""
+    plain, traced = deque(maxlen=most), deque(maxlen=most)
+
+    def mean_of(window):
+        def step(batch, index):
+            getattr(window, append)(batch.mean())
+            return batch * torch.stack(list(window)).mean()
+
+        return step
+
+    compiled = Compiled(mean_of(traced))
+    for number in range(2 * most):
+        batch = torch.full((2,), number, dtype=torch.float64)
+        torch.testing.assert_close(compiled(batch, 0), mean_of(plain)(batch, 0))
+    assert list(traced) == list(plain)
+
+
+def test_a_window_that_is_written_to_is_in_no_graph_of_a_whole_step():
+    window = deque([torch.ones(2)], maxlen=1)
+    compiled = Compiled(lambda batch, index: window.append(batch), fullgraph=True)
+    with pytest.raises(CannotCompile, match="maxlen"):
+        compiled(torch.ones(2), 0)
+    assert torch.equal(window[0], torch.ones(2))
 
 
 def test_an_integer_that_changes_compiles_every_time():

@@ -30,6 +30,7 @@ from torch._functorch import config as functorch_config
 from torch.utils._pytree import tree_leaves
 
 from twinrun.acceleration import vector_probe
+from twinrun.acceleration.bounded_queues import traced_with_their_bound
 from twinrun.run_records import CompilationCounts
 
 COMPILATIONS_AT_MOST = 64  # of one shape: where a Python number differs in every call, no more
@@ -74,6 +75,7 @@ def compiler_switches() -> Iterator[None]:
             config.patch({"specialize_float": True, "skip_nnmodule_hook_guards": False, **limit}),
             # The cache of traces may hold one that was made with the pass.
             functorch_config.patch({"enable_autograd_cache": False}),
+            traced_with_their_bound(),
         ):
             yield
     finally:
