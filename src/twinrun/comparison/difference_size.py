@@ -65,6 +65,11 @@ class DifferenceSize:
     doubt: str | None = None
     """Why it is undecided."""
 
+    @property
+    def is_by_numbers(self) -> bool:
+        """Whether it is called algorithmic for how far the runs are apart."""
+        return self.size == "algorithmic" and self.judged_by != "cause"
+
     def sentence(self) -> str:
         """Say it in a clause, with its numbers."""
         if self.judged_by == "cause":
