@@ -80,6 +80,13 @@ def test_parts_train_what_the_whole_batches_do(whole):
     assert int(module.calls) == 3 * int(whole[0].calls)
 
 
+def test_gradients_are_traced_ahead_of_clipping():
+    """Red before: those of an update of micro-batches were traced behind it."""
+    (_, plain, _), (_, clipped, _) = trained(2), trained(2, gradient_clip_val=1e-3)
+    assert plain["gradients"][0] == clipped["gradients"][0]
+    assert plain["parameters"][0] != clipped["parameters"][0]
+
+
 def test_parts_are_cut_without_loss():
     data = torch.arange(16).reshape(8, 2)
     parts = MicroBatches(DataLoader(data, batch_size=5), 3, DrawnInSteps())
