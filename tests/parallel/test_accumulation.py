@@ -1002,6 +1002,15 @@ class ReadsAKey(ReadsOutputs):
             self.log(name, outputs[name] + outputs["loss"] * 0, on_epoch=True, on_step=False)
 
 
+class ReadsByAnotherName(ReadsOutputs):
+    """Reads them behind a store, which Python 3.13 makes one instruction of."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        number = 1
+        found = outputs
+        self.log("worst", found["worst"] * number, on_step=False, on_epoch=True)
+
+
 class CallbackReadsOutputs(ReadsOutputs):
     on_train_batch_end = pl.LightningModule.on_train_batch_end
 
@@ -1082,6 +1091,7 @@ class FrozenBins(Bins):
         (StepsItsSchedule, "would move once: calls, lr of SGD"),
         (ReadsOutputs, "gives hooks (ReadsOutputs.on_train_batch_end) what training_step returns"),
         (CallbackReadsOutputs, "gives hooks (Keeps.on_train_batch_end) what training_step"),
+        (ReadsByAnotherName, "gives hooks (ReadsByAnotherName.on_train_batch_end) what"),
         (ReadsNoOutputs, None),
         (ReadsTheLoss, None),
         (ReadsAKey, "gives hooks (ReadsAKey.on_train_batch_end) what training_step returns"),
