@@ -158,7 +158,10 @@ def _judged(
 
 
 def _of_mixed(witness: Witness) -> str:
-    return f"types of numbers are mixed, and the finest explains {measure(witness.least)} of these"
+    return (
+        f"types of numbers are mixed, or a batch's may be another, and the finest explains "
+        f"{measure(witness.least)} of these"
+    )
 
 
 def _with_buffers(judged: DifferenceSize, found: Comparison, runs: Diverging) -> DifferenceSize:
