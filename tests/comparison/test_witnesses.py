@@ -1,5 +1,7 @@
 """What may be called rounding, and what more than it: by all that shows a difference."""
 
+import json
+
 import numpy as np
 import pytest
 from auditing import PLAIN, in_this_process, train
@@ -149,3 +151,22 @@ def test_nor_is_a_step_that_adam_makes_of_rounding_alone(tmp_path, monkeypatch):
     """Red before: "algorithmic" by the updates alone, of samples in another order."""
     size, _ = trained(tmp_path, "HandsOn", monkeypatch, environment={"FLIPPED": "1"})
     assert size.size == "undecided", size.sentence()
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_nor_is_a_training_that_begins_where_all_is_rounding(tmp_path, monkeypatch, optimizer):
+    """Red before: "more than rounding", of a student of itself, whose first steps are by chance."""
+    size, _ = trained(
+        tmp_path, "Taught", monkeypatch, environment={"FLIPPED": "1"}, optimizer=optimizer
+    )
+    assert size.size == "undecided", size.sentence()
+    assert "do not go the same way" in size.sentence()
+
+
+@pytest.mark.parametrize(
+    "inside", [{"eps": 1e-3}, {"betas": (0.9, 0.99)}, {"betas": (0.8, 0.999)}, {"weight_decay": 0.1}]
+)
+def test_what_adam_is_told_for_its_step_alone_is_no_rounding(tmp_path, monkeypatch, inside):
+    environment = {"INSIDE": json.dumps(inside)}
+    size, _ = trained(tmp_path, "SetsInside", monkeypatch, environment=environment)
+    assert size.size == "algorithmic", size.sentence()
