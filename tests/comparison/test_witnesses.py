@@ -164,7 +164,8 @@ def test_nor_is_a_training_that_begins_where_all_is_rounding(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "inside", [{"eps": 1e-3}, {"betas": (0.9, 0.99)}, {"betas": (0.8, 0.999)}, {"weight_decay": 0.1}]
+    "inside",
+    [{"eps": 1e-3}, {"betas": (0.9, 0.99)}, {"betas": (0.8, 0.999)}, {"weight_decay": 0.1}],
 )
 def test_what_adam_is_told_for_its_step_alone_is_no_rounding(tmp_path, monkeypatch, inside):
     environment = {"INSIDE": json.dumps(inside)}
