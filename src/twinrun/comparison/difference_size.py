@@ -8,10 +8,10 @@ and, where gradients were equal and the optimizer made something else of them, t
 `rounding` is said where no witness goes further than that. `algorithmic` takes two that do, losses
 and updates: either alone goes further by rounding, too. A loss may be a small difference of large
 numbers, and Adam makes a whole step of a gradient that is but rounding, which is why most of the
-elements that moved have to. Nor is it said where rounding may decide the steps of most elements, as
-at a minimum that a training begins in: of these half go the other way, so that a quarter of all do.
-In a format of fewer digits than float32's both may, and it is never said of them. Of parameters
-that equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with
+elements that moved have to. In a format of fewer digits than float32's both may, and it is never
+said of them. Nor is it where rounding may decide the steps of most elements, as at a minimum that a
+training begins in: of these half go the other way, so that a quarter of all do. Of parameters that
+equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with
 what each witness says. Buffers may differ where no parameter feels it (a moving average that only
 predicts): where parameters end with half of their digits equal, buffers must, too. Nor is it said
 to be rounding where a later step was given something else, or tears the runs apart: see
