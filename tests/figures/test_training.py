@@ -20,3 +20,17 @@ def test_metrics_of_any_size_are_drawn(tmp_path):
     run = write_run(tmp_path, epochs=logged)
     training.curves([run], variants=["deterministic"], output=tmp_path / "curves.svg")
     assert (tmp_path / "curves.svg").stat().st_size > 1000
+
+
+def test_metrics_that_have_no_panel_are_named(tmp_path):
+    """Red before: the seventh was left out in silence."""
+    names = ["loss", "acc", "f1", "auc", "iou", "mae", "rmse", "val/r2"]
+    logged = {name: [2, 1] for name in names}
+    training.curves(
+        [write_run(tmp_path, epochs=logged)],
+        variants=["deterministic"],
+        output=tmp_path / "curves.svg",
+    )
+    drawn = (tmp_path / "curves.svg").read_text()
+    assert ">2 more, in epochs.csv of each run: rmse, r2</text>" in drawn
+    assert ">mae</text>" in drawn
