@@ -33,7 +33,7 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
         artifacts.read_csv(verified(trial["run"], "epochs.csv"), ["epoch"]) for trial in drawn
     ]
     # Of any of them, the best one's first: what a module logs may depend on what is varied.
-    logged = dict.fromkeys(name for table in tables for name in table if name != "epoch")
+    logged = dict.fromkeys(str(name) for table in tables for name in table if name != "epoch")
     names = list(logged)[:MOST_PANELS] or [""]
     unnamed = not_drawn(list(logged)[MOST_PANELS:])
     # Not up to 1: the yellow end is too pale on white. Colours are ranks, not variants.

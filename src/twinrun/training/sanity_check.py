@@ -116,7 +116,7 @@ class SanityCheck(pl.Callback):
 def _unread(trainer: pl.Trainer, module: pl.LightningModule) -> set[str]:
     """Name the module's own attributes that no code of a training reads, as far as names tell.
 
-    What validation leaves there is for whoever looks at the module after the training.
+    What validation leaves there may be looked at after the training.
     """
     reached = ReachedCode(trainer, module)
     asked = {name for of in reached.names.values() for names in of.values() for name in names}
