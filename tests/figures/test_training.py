@@ -24,7 +24,16 @@ def test_metrics_of_any_size_are_drawn(tmp_path):
 
 def test_metrics_that_have_no_panel_are_named(tmp_path):
     """Red before: the seventh was left out in silence."""
-    names = ["loss", "acc", "f1", "auc", "iou", "mae", "rmse", "val/r2"]
+    names = [
+        "loss",
+        "loss_step",
+        "acc",
+        "f1",
+        "auc",
+        "iou",
+        "a_long_name/of/a_metric/class_7",
+        "r2",
+    ]
     logged = {name: [2, 1] for name in names}
     training.curves(
         [write_run(tmp_path, epochs=logged)],
@@ -32,5 +41,7 @@ def test_metrics_that_have_no_panel_are_named(tmp_path):
         output=tmp_path / "curves.svg",
     )
     drawn = (tmp_path / "curves.svg").read_text()
-    assert ">2 more, in epochs.csv of each run: rmse, r2</text>" in drawn
-    assert ">mae</text>" in drawn
+    # And those that Lightning has under a second name had the panels of others.
+    assert ">2 more, in epochs.csv of each run: r2, loss_step</text>" in drawn
+    # A name that is longer than its panel is high was written over the others.
+    assert ">a_long_n…_metric/class_7</text>" in drawn

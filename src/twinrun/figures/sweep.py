@@ -8,9 +8,9 @@ import pandas as pd
 
 from twinrun import artifacts
 from twinrun.comparison.study_records import Trial, read_ranking
-from twinrun.figures.style import MUTED, band, canvas, drawable, note_alone
+from twinrun.figures.style import MUTED, band, canvas, drawable, note_alone, shorten
 from twinrun.figures.thinned import summed_up
-from twinrun.figures.training import not_drawn
+from twinrun.figures.training import LONGEST, panels
 from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import measure
 from twinrun.run_files import verified
@@ -34,19 +34,18 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
     ]
     # Of any of them, the best one's first: what a module logs may depend on what is varied.
     logged = dict.fromkeys(str(name) for table in tables for name in table if name != "epoch")
-    names = list(logged)[:MOST_PANELS] or [""]
-    unnamed = not_drawn(list(logged)[MOST_PANELS:])
+    names, more = panels(list(logged) or [""], MOST_PANELS)
     # Not up to 1: the yellow end is too pale on white. Colours are ranks, not variants.
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, max(len(drawn), 1)))
     named = min(len(drawn), MOST_NAMED) + min(len(others), MOST_NAMED)
     title = f"The trials by epoch, ranked by {summary['metric']}"
-    height = 0.7 + 1.75 * len(names) + 0.2 * (named + unnamed.count("\n"))
+    height = 0.7 + 1.75 * len(names) + 0.2 * (named + more.count("\n"))
     with canvas(output, title=title, height=height, rows=len(names), share_x=True) as (
         figure,
         grid,
     ):
         for axes, name in zip(grid[:, 0], names, strict=True):
-            axes.set_ylabel(name)
+            axes.set_ylabel(shorten(name, LONGEST))
             # The best is drawn last, on top.
             for table, colour in reversed(list(zip(tables, colours, strict=False))):
                 if name in table:
@@ -70,7 +69,7 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
         for trial in others[:MOST_NAMED]:
             # What failed has no curve, but a place in the legend: it was tried.
             grid[0, 0].plot([], "x", color=MUTED, label=_label(trial))
-        grid[-1, 0].set_xlabel(f"epoch{unnamed}")
+        grid[-1, 0].set_xlabel(f"epoch{more}")
         whole_numbers(grid[-1, 0].xaxis)
         figure.legend(loc="outside lower left", ncols=1)
 

@@ -8,11 +8,21 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun import artifacts
-from twinrun.figures.style import REASON_WIDTH, Dashes, band, canvas, colour_of, drawable, empty
+from twinrun.figures.style import (
+    REASON_WIDTH,
+    Dashes,
+    band,
+    canvas,
+    colour_of,
+    drawable,
+    empty,
+    shorten,
+)
 from twinrun.figures.thinned import KEPT, RANGES, summed_up
 from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.run_files import failure_of, read_run, verified
 
+LONGEST = 24  # letters, as high as a panel
 MOST_PANELS = 6  # as the page and curves.rst say
 PHASES: dict[str, Dashes] = {"train": "solid", "val": (0, (3, 1.5))}
 
@@ -40,8 +50,7 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         reason = "No epoch has a finite metric: what the module logs in its steps is drawn here."
         empty(output, title=title, reason=reason)
         return
-    logged = list(metrics["metric"].unique())
-    names, others = logged[:MOST_PANELS], not_drawn(logged[MOST_PANELS:])
+    names, others = panels(list(metrics["metric"].unique()), MOST_PANELS)
     drawn = list(metrics["variant"].unique())
     height = 0.8 + 0.2 * (len(drawn) + others.count("\n")) + 1.75 * len(names)
     with canvas(output, title=title, height=height, rows=len(names), share_x=True) as (
@@ -50,7 +59,7 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
     ):
         for axes, name in zip(grid[:, 0], names, strict=True):
             _draw_metric(axes, metrics[metrics["metric"] == name], drawn, variants)
-            axes.set(ylabel=name, xlabel="")
+            axes.set(ylabel=shorten(name, LONGEST), xlabel="")
         for variant in drawn:
             grid[0, 0].plot([], color=colour_of(variant, variants), linewidth=2.5, label=variant)
         is_whole = metrics["epoch"].nunique() <= RANGES * KEPT
@@ -60,17 +69,27 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         figure.legend(loc="outside lower left", ncols=1 if len(drawn) > 2 else 2)
 
 
-def not_drawn(names: Sequence[str]) -> str:
-    """Say in lines below an axis which metrics have no panel; nothing if all have one.
+def panels(logged: Sequence[str], most: int) -> tuple[list[str], str]:
+    """Return the metrics that are drawn, and the others in lines below an axis.
 
-    >>> not_drawn(["iou", "mae"])
-    '\\n2 more, in epochs.csv of each run: iou, mae'
+    The last are those that Lightning has under a second name (`on_step` and `on_epoch`).
+
+    >>> panels(["loss", "loss_step", "loss_epoch", "iou", "mae"], 3)
+    (['loss', 'iou', 'mae'], '\\n2 more, in epochs.csv of each run: loss_step, loss_epoch')
+    >>> panels(["mae_step"], 3)
+    (['mae_step'], '')
     """
-    if not names:
-        return ""
-    said = f"{len(names)} more, in epochs.csv of each run: {', '.join(names)}"
+
+    def is_again(name: str) -> bool:
+        return name.endswith(("_step", "_epoch")) and name.rpartition("_")[0] in logged
+
+    names = sorted(logged, key=is_again)
+    if len(names) <= most:
+        return names, ""
+    others = ", ".join(map(shorten, names[most:]))
+    said = f"{len(names) - most} more, in epochs.csv of each run: {others}"
     lines = textwrap.wrap(said, REASON_WIDTH, max_lines=3, placeholder=" …")
-    return "".join(f"\n{line}" for line in lines)
+    return names[:most], "".join(f"\n{line}" for line in lines)
 
 
 def _draw_metric(
