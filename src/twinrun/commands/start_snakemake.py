@@ -28,8 +28,7 @@ NEXT = (
 SNAKEMAKE = "import sys; sys.argv[0] = 'twinrun run'; from snakemake.cli import main; main()"
 # Where one of these is given, nothing of its kind is added.
 WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
-HELP = ("--help", "-h")
-NAMES_CONFIG = ("--configfile", "--configfiles", *HELP)
+NAMES_CONFIG = ("--configfile", "--configfiles", "--help", "-h")
 HOW_LOUD = ("--quiet", "--verbose", "-q")
 
 
@@ -38,7 +37,7 @@ def start(arguments: Sequence[str]) -> NoReturn:
 
     Raises:
         TwinrunError: if a config that they name is no file, of which Snakemake has a traceback;
-            if one stands where targets do; if the working directory that they name is missing.
+            if one stands where targets do; if the folder is missing that would hold it.
     """
     named = configs_named_by(arguments)
     if absent := [file for file in named if not Path(file).exists() or Path(file).is_dir()]:
@@ -47,10 +46,10 @@ def start(arguments: Sequence[str]) -> NoReturn:
     if not is_named and (config := config_as_target(arguments)):
         raise TwinrunError(f"{config}: a config is named by --configfile {config}")
     folder = directory_in(arguments)
-    # Snakemake would make it, also of a slip, and before it looks at the config.
-    if not folder.is_dir() and not _has(arguments, HELP):
+    if not is_named and not folder.is_dir():  # Snakemake would make it
         raise TwinrunError(
-            f"{folder}: there is no such folder; make it first, if the results are to lie there"
+            f"{folder}: there is no such folder, whose {OWN} would say what is trained; make it "
+            f"for the built-in studies, or name a config by --configfile"
         )
     if note := note_on_config(is_named=is_named, folder=folder):
         print(note, file=sys.stderr, flush=True)
