@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree
 
 from twinrun.batches import BUILT_IN, PLAIN, children, is_its_own, is_registered, tensors
-from twinrun.containers import is_really
+from twinrun.containers import is_really, without_faceless
 
 Batch = TypeVar("Batch")
 
@@ -71,7 +71,7 @@ def _mapping(value: Mapping[object, object], items: dict[object, object]) -> obj
     made = copy.copy(value)
     if made is value or not hasattr(made, "__setitem__"):
         return items
-    for name, held in getattr(value, "__dict__", {}).items():
+    for name, held in without_faceless(getattr(value, "__dict__", {})).items():
         if isinstance(held, dict) and is_its_own(value, held):
             vars(made)[name] = dict(held)  # the copies of some classes share it
     writable = cast(MutableMapping[object, object], made)

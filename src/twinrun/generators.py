@@ -11,6 +11,8 @@ import torch
 import xxhash
 from pytorch_lightning.utilities.seed import isolate_rng
 
+from twinrun.containers import is_faceless
+
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 
 
@@ -79,9 +81,10 @@ def _held(owner: object) -> Iterator[object]:
 
 def _attributes(owner: object) -> list[object]:
     slots = [name for kind in type(owner).__mro__ for name in _slots(kind)]
-    return [*getattr(owner, "__dict__", {}).values()] + [
+    found = [*getattr(owner, "__dict__", {}).values()] + [
         getattr(owner, name) for name in slots if hasattr(owner, name)
     ]
+    return [value for value in found if not is_faceless(value)]
 
 
 def _slots(kind: type) -> list[str]:

@@ -30,7 +30,7 @@ from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of, told_alone
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped
-from twinrun.containers import is_hidden_iterator, is_really
+from twinrun.containers import is_hidden_iterator, is_really, without_faceless
 from twinrun.generators import GENERATORS, global_generators, state_in_a_word
 from twinrun.hidden_content import ESCAPED, PLAIN, content_of_plain
 from twinrun.pandas_values import is_table
@@ -51,7 +51,7 @@ class Told:
             id(value)
             for part in parts
             if isinstance(part, Stateful)
-            for name, value in getattr(part, "__dict__", {}).items()
+            for name, value in without_faceless(getattr(part, "__dict__", {})).items()
             if name not in WRAPPED
         }
         stateful = [part for part in parts if isinstance(part, Stateful)]

@@ -287,7 +287,7 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
         # It is there: what it is first given under way has changed.
         prefix = f"{'told' if index and is_telling else 'data'} {index} {type(owner).__name__}."
         yield prefix, None
-        for name, value in getattr(owner, "__dict__", {}).items():
+        for name, value in without_faceless(getattr(owner, "__dict__", {})).items():
             key = f"{'once' if is_computed_once(owner, name) else prefix[:4]}{prefix[4:]}{name}"
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT

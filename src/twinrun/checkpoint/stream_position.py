@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
-from twinrun.containers import entries, is_container
+from twinrun.containers import entries, is_container, without_faceless
 from twinrun.hidden_content import NUMBERS
 
 _SETTING = ("__init__", "__new__", "__post_init__", "__setstate__", "load_state_dict", "set_epoch")
@@ -108,7 +108,7 @@ def possible_positions(
         if not is_stream(part) or isinstance(part, Stateful | DataLoader):
             continue
         found[f"{index} {type(part).__name__}."] = None  # it is there
-        for name, value in getattr(part, "__dict__", {}).items():
+        for name, value in without_faceless(getattr(part, "__dict__", {})).items():
             key = f"{index} {type(part).__name__}.{name}"
             if (id(part), name) in told:
                 continue
@@ -210,7 +210,7 @@ def parts_of(loaders: Sequence[object], *, are_all: bool = False) -> list[object
             return
         # Data workers have copies of the dataset, which end with the epoch.
         has_workers = getattr(part, "num_workers", 0) > 0 and not are_all
-        attributes = getattr(part, "__dict__", {})
+        attributes = without_faceless(getattr(part, "__dict__", {}))
         others = [each for each, value in attributes.items() if hasattr(type(value), "set_epoch")]
         for name in dict.fromkeys([*WRAPPED, *(others if are_all else ())]):
             value = attributes.get(name)

@@ -33,6 +33,7 @@ from twinrun.containers import (
     is_container,
     is_hidden_iterator,
     size_of,
+    without_faceless,
 )
 from twinrun.generators import GENERATORS
 from twinrun.set_attributes import set_by
@@ -180,7 +181,7 @@ def attributes_of_callbacks(
 
 def _looked_at(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
     """Yield the attributes of a callback or a schedule that its library does not set itself."""
-    found = getattr(owner, "__dict__", {})
+    found = without_faceless(getattr(owner, "__dict__", {}))
     # What torch counts and shows of a schedule, and computes anew.
     theirs = {name for name in set_by(LRScheduler, ("torch.",)) if name[0] == "_"}
     for name in sorted(found.keys() - set_by(type(owner), OURS) - theirs):
