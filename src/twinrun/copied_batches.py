@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree
 
 from twinrun.batches import BUILT_IN, PLAIN, children, is_its_own, is_registered, tensors
-from twinrun.containers import is_really, without_faceless
+from twinrun.containers import is_faceless, is_really, without_faceless
 
 Batch = TypeVar("Batch")
 
@@ -30,6 +30,8 @@ def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> o
         if made is not value:  # attributes are no part of what torch copies or moves
             vars(made).update({k: _changed(item, change) for k, item in vars(value).items()})
         return made
+    if is_faceless(value):
+        return value
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, PLAIN):

@@ -24,6 +24,7 @@ from twinrun.containers import (
     entries,
     holds_for_users,
     is_container,
+    is_faceless,
     is_hidden_iterator,
     is_really,
 )
@@ -205,6 +206,8 @@ def handles(value: object, libraries: tuple[str, ...]) -> Iterator[Handle]:
 
 def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Iterator[Handle]:
     inside: list[object] = []
+    if is_faceless(value):
+        return
     if is_really(value, torch.Tensor):
         is_plain = value.layout is torch.strided and not value.is_nested and not value.is_meta
         if is_plain and value.numel():
