@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree
 
-from twinrun.containers import has_objects
+from twinrun.containers import has_objects, is_faceless, is_really
 from twinrun.generators import undrawn
 from twinrun.pandas_values import parts_of
 from twinrun.plain_tensors import plain_tensors
@@ -69,8 +69,11 @@ def _leaves(
     opaque: Callable[[object], object],
     without: Container[str] = (),
 ) -> Iterator[tuple[str, object]]:
-    if isinstance(value, Opaque):  # in the place of attributes that cannot be read
+    if is_really(value, Opaque):  # in the place of attributes that cannot be read
         yield path, value
+        return
+    if is_faceless(value):
+        yield path, _opaque(value)
         return
     # Who walks objects walks these, too; a node that knows its parent is walked once, by him.
     if opaque is not _opaque and path and (has_objects(value) or _is_node(value)):
