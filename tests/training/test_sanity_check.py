@@ -119,6 +119,23 @@ def test_what_validation_leaves_is_named_and_trains_otherwise(kind, named):
     assert weights_of(module, Points(), 0) != weights_of(module, Points(), 2)
 
 
+class ScriptedPart(Validated):
+    """Has a part that TorchScript compiles, as late as a hook of the module may."""
+
+    def setup(self, stage):
+        part = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+        self.part = torch.jit.script(part)
+
+    def validation_step(self, batch, index):
+        self.part(batch[0])
+
+
+def test_a_part_that_torchscript_compiles_in_its_first_calls_is_named():
+    """Red before: other bits than a script's, whose check calls it twice."""
+    (note,) = notes_of(ScriptedPart(), Points())
+    assert note.startswith("validation calls part, which TorchScript ")
+
+
 @pytest.mark.parametrize("kind", ["nothing", "last", *DRAWS])
 def test_what_trains_the_same_is_not_named(kind):
     """Steps of validation may draw: the check puts the global generators back.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 
 from twinrun.generators import state_in_a_word
 from twinrun.parallel.reached_code import ReachedCode
@@ -74,6 +75,11 @@ class SanityCheck(pl.Callback):
             self._is_seen = True
             # First: its loaders are a part of what validation may change.
             loop.setup_data()
+            if scripted := _scripted(module):
+                self._note(
+                    f"validation calls {some(scripted)}, which TorchScript compiles by what its "
+                    f"first calls are"
+                )
             before = self._state(trainer, module)
             found = original()
             after = self._state(trainer, module)
@@ -111,6 +117,16 @@ class SanityCheck(pl.Callback):
             with suppress(Exception):  # an object of a user's may refuse to be looked at
                 found |= {name: fingerprint_tree(value) for name, value in values_in(item, path)}
         return found
+
+
+def _scripted(module: pl.LightningModule) -> list[str]:
+    """Name the parts of a module that are compiled by TorchScript, but for those inside of such."""
+    found: list[str] = []
+    for path, part in module.named_modules():
+        is_inside = any(path.startswith(f"{outer}.") for outer in found)
+        if isinstance(part, torch.jit.ScriptModule) and not is_inside:
+            found.append(path)
+    return found
 
 
 def _unread(trainer: pl.Trainer, module: pl.LightningModule) -> set[str]:
