@@ -103,7 +103,7 @@ def attributes_of(value: object) -> dict[str, object]:
     return without_faceless(found)
 
 
-def without_faceless(found: Mapping[str, object]) -> dict[str, object]:
+def without_faceless(found: Mapping[str, Kind]) -> dict[str, Kind]:
     """Leave out what does not say of which class it is, so that nothing can be asked of it.
 
     As NumPy has it in an open archive, and as a `weakref.proxy` is of what has gone.
