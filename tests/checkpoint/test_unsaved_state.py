@@ -155,6 +155,26 @@ class WaitsForItsState(AveragesAll):
         return super().state_dict() if self.count else {}
 
 
+class WaitsAndCounts(Averages):
+    """Has no state before there is an average, and counts by then."""
+
+    def change(self):
+        self.count += 1
+
+    def state_dict(self):
+        return {} if self.average is None else {"average": self.average, "count": self.count}
+
+
+class NeverHasAState(Averages):
+    """Says that nothing is to be kept, and loads nothing."""
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state_dict):
+        pass
+
+
 class SaysAllByItsDictionary(AveragesAll):
     def state_dict(self):
         return dict(self.__dict__)
@@ -186,6 +206,8 @@ class StopsAndSaysSo(StopsAndCounts):
         (AveragesANetwork, ["of.updates"]),
         (AveragesANetworkAndSaysSo, []),
         (WaitsForItsState, []),
+        (WaitsAndCounts, ["count"]),
+        (NeverHasAState, []),
         (SaysAllByItsDictionary, []),
         (Derived, []),
         (StopsAndSaysSo, ["seen"]),

@@ -40,7 +40,8 @@ def restore(
     _have_validation_data(trainer, state["has_validation"])
     if what is not None:
         return what
-    put_back(loaders_of(trainer), state["positions"])
+    if (name := put_back(loaders_of(trainer), state["positions"])) is not None:
+        return _says_elsewhere(name)
     # A callback may monitor what was logged before the stop.
     put_back_metrics(trainer, state["metrics"], module.device)
     _restore(trainer, module, state)
@@ -101,8 +102,9 @@ def restore_mid_epoch(
         return what
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
     trained = training_loaders(trainer)
-    if not put_back_in_epoch(loaders_of(trainer), state["positions"], trained):
-        return f"{ELSEWHERE}: datasets or samplers say that they are elsewhere"
+    name = put_back_in_epoch(loaders_of(trainer), state["positions"], trained)
+    if name is not None:
+        return _says_elsewhere(name)
     _restore(trainer, module, state)
     mid_epoch.put_back(trainer, state["loops"])
     for callback in vars(trainer)["callbacks"]:
@@ -115,6 +117,13 @@ def restore_mid_epoch(
         name = min(others).rpartition(" ")[2]
         return f"{name} is not as it was, though it had not changed before the stop"
     return _elsewhere(trainer, module, state)
+
+
+def _says_elsewhere(name: str) -> str:
+    return (
+        f"{ELSEWHERE}: datasets or samplers say that they are elsewhere ({name}: its "
+        f"load_state_dict has to set all that its state_dict gives)"
+    )
 
 
 def _elsewhere(
