@@ -276,3 +276,60 @@ def test_what_data_say_or_make_anew_is_resumed(tmp_path, kind, hardens):
     fit(tmp_path / "killed", kill=8, **told)
     found, at, said = fit(tmp_path / "killed", **told)
     assert (at, said, found == whole) == ([5], [], True)
+
+
+class Resumes:
+    """A loader whose `__iter__` uses up where it was told to begin."""
+
+    def __init__(self, data):
+        self.data, self.epoch, self.place, self.start = data, 0, 0, 0
+
+    def __len__(self):
+        return 5
+
+    def state_dict(self):
+        return {"epoch": self.epoch, "place": self.place}
+
+    def load_state_dict(self, state):
+        self.epoch, self.start = state["epoch"], state["place"] % 70
+
+    def __iter__(self):
+        drawn = torch.Generator().manual_seed(self.epoch)
+        order = torch.randperm(70, generator=drawn).tolist()
+        self.place, self.start = self.start, 0
+        while self.place < 70:
+            chosen = order[self.place : self.place + 16]
+            self.place += 16
+            self.epoch += self.place >= 70
+            yield self.data.inputs[chosen], self.data.targets[chosen]
+
+
+class ResumesData(Points):
+    def train_dataloader(self):
+        return Resumes(self)
+
+
+class KeepsStart(Resumes):
+    """Keeps it for the next epoch, too."""
+
+    def __iter__(self):
+        start = self.start
+        for batch in super().__iter__():
+            self.start = start
+            yield batch
+
+
+class KeepsStartData(Points):
+    def train_dataloader(self):
+        return KeepsStart(self)
+
+
+def test_a_loader_may_use_up_where_it_was_told_to_begin_with_its_first_batch(tmp_path):
+    """Red before: broken off, as its generator had not begun yet when it was looked at."""
+    assert_resumed(tmp_path, [2, 6], kills=[3, 7], data=ResumesData, max_epochs=3)
+
+
+def test_a_loader_that_does_not_use_it_up_is_found_out(tmp_path):
+    fit(tmp_path, KeepsStartData, kill=8, in_epoch=every(1), max_epochs=3)
+    with pytest.raises(TwinrunError, match="start is not as it was"):
+        fit(tmp_path, KeepsStartData, max_epochs=3)

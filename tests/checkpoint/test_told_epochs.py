@@ -180,6 +180,52 @@ class ToldStream(Points):
         return DataLoader(Stream(self), 16)
 
 
+class ValidatedPoints(Points):
+    """Validates by what it is told, and trains by what it is not."""
+
+    def val_dataloader(self):
+        return DataLoader(ToldPoints(self), 16)
+
+
+class ValidatedTwice(Points):
+    """Validates by two loaders, one of them with data workers."""
+
+    def val_dataloader(self):
+        return [self._loader(), DataLoader(ToldPoints(self), 16, num_workers=1)]
+
+
+class ValidatedLevels(Points):
+    def val_dataloader(self):
+        data = torch.utils.data.TensorDataset(self.inputs, self.targets)
+        return DataLoader(data, 16, sampler=Levels(70))
+
+
+class Scale:
+    def __init__(self, by):
+        self.by = by
+
+
+class ScaledPoints(ToldPoints):
+    """Makes an object of its epoch."""
+
+    def set_epoch(self, epoch):
+        self.epoch = Scale(epoch)
+
+    def __getitem__(self, index):
+        by = self.epoch.by if self.epoch else 0
+        return self.data.inputs[index] * (1 + 0.1 * by * (index > 40)), self.data.targets[index]
+
+
+class ScaledValidation(Points):
+    def val_dataloader(self):
+        return DataLoader(ScaledPoints(self), 16)
+
+
+class ScaledData(Points):
+    def train_dataloader(self):
+        return DataLoader(ScaledPoints(self), 16)
+
+
 class AtStart(Restless):
     def on_train_epoch_start(self):
         super().on_train_epoch_start()
@@ -201,6 +247,56 @@ class OnceAtStart(Restless):
 class LevelAtEnd(Restless):
     def on_train_epoch_end(self):
         self.trainer.train_dataloader.sampler.set_epoch(self.current_epoch, self.current_epoch + 1)
+
+
+class Validates(Restless):
+    """Validates by several loaders, too."""
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        loss = (self(batch[0]) - batch[1]).square().mean()
+        self.log(f"val_loss{dataloader_idx or ''}", loss, add_dataloader_idx=False)
+
+    def tell(self, epoch, *more):
+        loaders = self.trainer.val_dataloaders
+        loader = loaders[1] if isinstance(loaders, list) else loaders
+        told = loader.sampler if more else loader.dataset
+        told.set_epoch(epoch, *more)
+
+
+class ValidatesAtEnd(Validates):
+    def on_train_epoch_end(self):
+        self.tell(self.current_epoch + 1)
+
+
+class ValidatesAtStart(Validates):
+    def on_validation_epoch_start(self):
+        self.tell(self.current_epoch)
+
+
+class ValidatedAtEnd(Validates):
+    def on_validation_epoch_end(self):
+        self.tell(self.current_epoch + 1)
+
+
+class ValidatedByCount(Validates):
+    """Tells the data one more than what they were told."""
+
+    def on_validation_epoch_start(self):
+        self.tell(self.trainer.val_dataloaders.dataset.epoch + 1)
+
+
+class LevelValidatedAtEnd(Validates):
+    def on_train_epoch_end(self):
+        self.tell(self.current_epoch, self.current_epoch + 1)
+
+
+class CountsAtStart(Restless):
+    """Tells the data one more than what they were told."""
+
+    def on_train_epoch_start(self):
+        super().on_train_epoch_start()
+        data = self.trainer.train_dataloader.dataset
+        data.set_epoch(data.epoch + 1)
 
 
 @pytest.mark.parametrize(
@@ -228,24 +324,81 @@ def test_what_is_told_where_an_epoch_begins_is_told_again(tmp_path, data, module
     assert found == whole
 
 
+IN_TURN = [{"minutes": 0}, {}, {"val_check_interval": 2}]
+AT = [10, 11, 13]
+
+
 @pytest.mark.parametrize(
-    ("data", "module", "name"),
+    ("data", "module", "turns"),
     [
-        (CountedData, AtEnd, "CountedPoints.epoch"),
-        (PlacedData, LevelAtEnd, "PlacedLevels.level"),
-        (ToldWorkers, AtEnd, "ToldPoints.epoch"),
-        (WrappedData, AtEnd, "ToldPoints.epoch"),
-        (TellingData, AtEnd, "ToldPoints.epoch"),
-        (ToldData, AtEnd, "ToldPoints.epoch"),
-        (ToldData, OnceAtStart, "ToldPoints.epoch"),
-        (LevelledData, LevelAtEnd, "Levels.level"),
+        (ValidatedPoints, ValidatesAtEnd, (0, 1, 2)),
+        (ValidatedPoints, ValidatedAtEnd, (0, 2)),
+        (ValidatedPoints, ValidatedByCount, (0, 2)),
+        (ValidatedTwice, ValidatesAtEnd, (0, 2)),
+        (ValidatedLevels, LevelValidatedAtEnd, (0, 2)),
+        (ToldData, CountsAtStart, (0, 1)),
+        (ToldData, AtEnd, (0, 1)),
+        (ToldData, OnceAtStart, (0, 1)),
+        (LevelledData, LevelAtEnd, (0, 1)),
+        (CountedData, AtEnd, (0, 1)),
+        (PlacedData, LevelAtEnd, (0, 1)),
+        (ToldWorkers, AtEnd, (0, 1)),
+        (WrappedData, AtEnd, (0, 1)),
+        (ToldStream, AtEnd, (0, 1)),
+        (TellingData, AtEnd, (0,)),
     ],
 )
-@pytest.mark.parametrize("where", [{"minutes": 0}, {}])
-def test_what_is_told_elsewhere_is_missed(tmp_path, data, module, name, where):
-    """Red before: resumed in silence, in other bits, if the next batches were the same ones."""
-    in_epoch = {} if where else {"in_epoch": every(1)}
-    options = {"data": data, "module": module, "max_epochs": 3}
-    fit(tmp_path, kill=12, **in_epoch, **where, **options)
-    with pytest.raises(TwinrunError, match=f"{name} is another one than before the stop"):
-        fit(tmp_path, **where, **options)
+def test_what_is_told_elsewhere_is_put_back(tmp_path, data, module, turns):
+    """Red before: of validation data in silence, in other values; of others broken off."""
+    options = {"data": data, "module": module, "max_epochs": 4}
+    for turn in turns:
+        where, folder = IN_TURN[turn], tmp_path / str(turn)
+        in_epoch = {"in_epoch": every(1)} if turn else {}
+        whole, _, _ = fit(folder / "whole", **where, **options)
+        fit(folder / "killed", kill=AT[turn] + 1, **in_epoch, **where, **options)
+        found, resumed_at, said = fit(folder / "killed", **where, **options)
+        assert said == []
+        assert resumed_at == [AT[turn]]
+        assert found == whole
+
+
+@pytest.mark.parametrize(
+    ("data", "module"), [(ScaledData, AtStart), (ScaledValidation, ValidatesAtStart)]
+)
+@pytest.mark.parametrize("turn", [0, 1])
+def test_an_object_that_is_told_where_it_is_needed_is_told_again(tmp_path, data, module, turn):
+    test_what_is_told_elsewhere_is_put_back(tmp_path, data, module, (turn,))
+
+
+@pytest.mark.parametrize(
+    ("data", "module"), [(ScaledData, AtEnd), (ScaledValidation, ValidatesAtEnd)]
+)
+@pytest.mark.parametrize("turn", [0, 1])
+def test_an_object_that_is_told_elsewhere_is_missed(tmp_path, data, module, turn):
+    """Red before: of validation data in silence, in other values."""
+    options = {"data": data, "module": module, "max_epochs": 4}
+    fit(
+        tmp_path, kill=AT[turn] + 1, in_epoch=every(1) if turn else None, **IN_TURN[turn], **options
+    )
+    with pytest.raises(TwinrunError, match="epoch is another one than before the stop"):
+        fit(tmp_path, **IN_TURN[turn], **options)
+
+
+class SplitAnew(Points):
+    """Draws for each validation which samples are looked at."""
+
+    def val_dataloader(self):
+        chosen = torch.randperm(70)[:32].tolist()
+        return self._loader(sampler=chosen)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_validation_data_that_are_made_anew_are_made_anew_behind_a_stop(tmp_path, count):
+    """Red before: they had been made where the training was resumed, and validated once more."""
+    options = {"data": SplitAnew, "max_epochs": 4, "minutes": 0}
+    options["reload_dataloaders_every_n_epochs"] = count
+    whole, _, _ = fit(tmp_path / "whole", **options)
+    fit(tmp_path / "killed", kill=11, **options)
+    found, resumed_at, said = fit(tmp_path / "killed", **options)
+    assert (said, resumed_at) == ([], [10])
+    assert found == whole

@@ -71,7 +71,7 @@ def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
     values = unshared(trainer, {k: v for k, v in _attributes(trainer).items() if k in same})
     return AtStart(
         looks=dict(looks),
-        values={key: kept(value) for key, value in values.items() if _is_kept(value)},
+        values={key: kept(value) for key, value in values.items() if is_kept(value)},
     )
 
 
@@ -130,7 +130,8 @@ def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
     }
 
 
-def _is_kept(value: object) -> bool:
+def is_kept(value: object) -> bool:
+    """Say whether a checkpoint holds what has been set: plain data that is not too large."""
     tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor | np.ndarray)]
     is_small = sum(tensor.nbytes for tensor in tensors) <= MOST_KEPT
     return is_plain(value) and is_small and not isinstance(value, str | PurePath)

@@ -20,7 +20,7 @@ from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.stream_position import positions_of
-from twinrun.checkpoint.told_epochs import told_epochs
+from twinrun.checkpoint.told_epochs import looks_told, values_told
 from twinrun.checkpoint.whole_state import saving
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import rng_states
@@ -119,6 +119,7 @@ def complete(
         "random": rng_states(),
         "generators": [each.get_state() for each in generators_of(loaders)],
         "has_validation": trainer.val_dataloaders is not None,
+        "validation_made": trainer.fit_loop.epoch_loop.val_loop._last_val_dl_reload_epoch,
         "metrics": metrics_of(trainer),
         # Asked for before `min_epochs` or `min_steps` have been reached.
         "should_stop": trainer.should_stop,
@@ -126,7 +127,8 @@ def complete(
         "gradients": gradients_of(module),
         "averages": left_out.left_out_of_averages(trainer),
         "positions": positions_of(loaders),
-        "told_epochs": told_epochs(trainer),
+        "told_values": values_told(trainer),
+        "told_looks": looks_told(trainer),
         "attributes": attributes,
         "at_start": state_at_start(trainer, start),
         "models": best_models.beside(trainer),

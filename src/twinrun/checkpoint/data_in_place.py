@@ -27,7 +27,6 @@ from twinrun.checkpoint.reached import (
     reached,
 )
 from twinrun.checkpoint.refusals import generators_of
-from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import (
     Stateful,
     is_stream,
@@ -115,7 +114,7 @@ class DataLooks:
         self.lengths: dict[tuple[int, str], tuple[object, Length]] = {}
         self.held = HeldObjects()
         # What `set_epoch` sets is compared where the epoch has begun (see `told_epochs`).
-        self._told_anew = told_alone(training_loaders(trainer))
+        self._told_anew = told_alone(loaders)
         self._of_library: set[tuple[int, str]] = set()
         self._mapped: set[tuple[int, str]] = set()
         self._filled: set[tuple[int, str]] = set()

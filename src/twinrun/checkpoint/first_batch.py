@@ -3,12 +3,13 @@
 And the steps behind it that a killed process had trained, which have to be the same again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.folder import Folder
+from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.restored import ELSEWHERE
@@ -37,8 +38,8 @@ class FirstBatch:
         self._trained_otherwise = trained_otherwise or (lambda: None)
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
         self.compiled = OwnCompiled()
-        self.epochs: ToldEpochs | None = None
-        """What the resumed epoch is told, until its first batch comes."""
+        self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
+        self._validations: ToldEpochs | None = None  # until data have been validated
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say why the workers, or code that the module compiles, could not go on as they would."""
@@ -49,6 +50,25 @@ class FirstBatch:
         """Return what a checkpoint keeps of them."""
         return {"worker": self._together.state(), "compiled_for": self.compiled.state()}
 
+    def resumed(
+        self, trainer: pl.Trainer, state: Mapping[str, Any], before: KeptBeside | None = None
+    ) -> None:
+        """Await what a resumed training is told, now that a checkpoint's state is put back.
+
+        Args:
+            trainer: of the training.
+            state: of the checkpoint.
+            before: in mid-epoch a look at what the training began with.
+        """
+        told = self._validations = ToldEpochs(trainer, state)
+
+        def unlike() -> str | None:
+            if (other := told.unlike()) is not None or before is None:
+                return other
+            return before.not_as_it_was(trainer, state["attributes"], is_begun=True)
+
+        self._unlike = unlike
+
     @property
     def is_awaited(self) -> bool:
         """Whether a batch is still to be compared."""
@@ -58,9 +78,9 @@ class FirstBatch:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
-        if (epochs := self.epochs) is not None:
-            self.epochs = None
-            if (unlike := agreed(self._together, epochs.unlike())) is not None:
+        if (asked := self._unlike) is not None:
+            self._unlike = None
+            if (unlike := agreed(self._together, asked())) is not None:
                 return unlike
         expected, self._folder.expected = self._folder.expected, None
         if (unlike := self.compiled.unlike(batch)) is not None:
@@ -72,6 +92,11 @@ class FirstBatch:
             self._folder.note_batch(found)
             return None
         return agreed(self._together, _other_than(str(expected), found))
+
+    def validated(self) -> str | None:
+        """Return why the first validation behind a checkpoint was none of the same data."""
+        told, self._validations = self._validations, None
+        return agreed(self._together, told.unlike_in_validation()) if told is not None else None
 
     def came_not(self) -> str | None:
         """Return why an epoch should not have ended, if a batch was to come before that."""

@@ -50,7 +50,7 @@ class KeptBeside:
         self.parts = parts_of(training_loaders(trainer))
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
-        self.positions = possible_positions(loaders, told_alone(training_loaders(trainer)))
+        self.positions = possible_positions(loaders, told_alone(loaders))
         self.data = DataLooks(trainer, loaders)
         self.attributes = states_of_attributes(trainer, loaders)
         self.settings = settings_of(trainer)
@@ -87,6 +87,28 @@ class KeptBeside:
         """Name the attributes that have changed since, as `states_of_attributes` does."""
         now = states_of_attributes(trainer, loaders_of(trainer))
         return set(keys_changed(self.attributes, now))
+
+    def not_as_it_was(
+        self, trainer: pl.Trainer, attributes: Attributes, *, is_begun: bool
+    ) -> str | None:
+        """Name what a resumed training has otherwise than the one before the stop.
+
+        Args:
+            trainer: of the training.
+            attributes: of the module, which had changed by then.
+            is_begun: whether batches have come. Of a loader that was told where it is an `__iter__`
+                with `yield` in it uses that up only then.
+        """
+        trained = {id(each) for each in training_loaders(trainer)}
+        parts = enumerate(parts_of(loaders_of(trainer)), 1)  # the data module is before them
+        keys = tuple(f"told {turn} " for turn, part in parts if id(part) in trained)
+        saved = {f"module {path} {name}" for path, of in attributes.items() for name in of}
+        others = self.changed_keys(trainer) - saved
+        found = [key for key in others if key.startswith(keys) is is_begun]
+        if not found:
+            return None
+        name = min(found).rpartition(" ")[2]
+        return f"{name} is not as it was, though it had not changed before the stop"
 
     def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""

@@ -75,7 +75,7 @@ class OwnState:
         """Whether it says that nothing is to be kept."""
         self._keys: dict[str, list[set[str]]] = {}  # under which it has a value
         for path, seen in self._found.items():
-            self._keys.setdefault(seen, []).append(set(_keys_in(path)))
+            self._keys.setdefault(seen, []).append(set(keys_in(path)))
         self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()
 
     def says(self, name: str, seen: str, rest: str = "", times: int = 1) -> bool:
@@ -101,7 +101,7 @@ class OwnState:
         there = self._keys.get(seen, [])
         if seen.startswith(_MANY):
             return bool(there) and (any(name in keys for keys in there) or self._reads(name))
-        called = [name, *_keys_in(rest)]
+        called = [name, *keys_in(rest)]
         others = self._attributes - {*called}
         free = [keys for keys in there if keys.isdisjoint(others)]
         is_named = any(called[-1] in keys for keys in free)
@@ -174,10 +174,10 @@ def _state_of(owner: Any) -> tuple[object, dict[str, str]]:
     return state, dict(values_seen(state, ""))
 
 
-def _keys_in(path: str) -> list[str]:
+def keys_in(path: str) -> list[str]:
     """Return the names in a path.
 
-    >>> _keys_in("['ema'].rates[2]['a.b'][0]")
+    >>> keys_in("['ema'].rates[2]['a.b'][0]")
     ['ema', 'rates', 'a.b']
     """
     return [key or name for key, name in _KEY.findall(path)]

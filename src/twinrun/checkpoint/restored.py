@@ -15,6 +15,7 @@ from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import put_back, put_back_in_epoch
 from twinrun.checkpoint.together import Together
+from twinrun.checkpoint.told_epochs import put_back_told
 from twinrun.checkpoint.whole_state import unlike, whole_state
 from twinrun.process.determinism import restore_rng_states
 
@@ -37,11 +38,12 @@ def restore(
     """
     what = state["loaded"].put_back(trainer, module)
     # Several workers make loaders together, also where one of them has to say something.
-    _have_validation_data(trainer, state["has_validation"])
+    _have_validation_data(trainer, state)
     if what is not None:
         return what
     if (name := put_back(loaders_of(trainer), state["positions"])) is not None:
         return _says_elsewhere(name)
+    put_back_told(trainer, state.get("told_values", {}))  # older versions have none
     # A callback may monitor what was logged before the stop.
     put_back_metrics(trainer, state["metrics"], module.device)
     _restore(trainer, module, state)
@@ -66,6 +68,14 @@ def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBe
     anew = found.attributes.keys() - names_in(trainer)
     found.attributes |= {k: v for k, v in start["looks"].items() if k in anew}
     return put_back_start(trainer, made, start, state["attributes"])
+
+
+def begin_anew(trainer: pl.Trainer) -> None:
+    """Have Lightning begin the epoch as any other one."""
+    # It made the iterator before the hooks that begin one; now it makes it again, after them.
+    trainer.fit_loop._resuming_from_checkpoint = False
+    # With `max_steps` it takes the epoch before for one that was broken off, however whole.
+    trainer.fit_loop._restarting = trainer.fit_loop.epoch_loop.restarting = False
 
 
 def begin_epoch(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
@@ -97,7 +107,7 @@ def restore_mid_epoch(
     """
     what = state["loaded"].put_back(trainer, module)
     with together.as_one():  # all make the same, also where one of them has to say something
-        _have_validation_data(trainer, state["has_validation"])
+        _have_validation_data(trainer, state)
     if what is not None:
         return what
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
@@ -105,6 +115,7 @@ def restore_mid_epoch(
     name = put_back_in_epoch(loaders_of(trainer), state["positions"], trained)
     if name is not None:
         return _says_elsewhere(name)
+    put_back_told(trainer, state.get("told_values", {}))
     _restore(trainer, module, state)
     mid_epoch.put_back(trainer, state["loops"])
     for callback in vars(trainer)["callbacks"]:
@@ -112,11 +123,8 @@ def restore_mid_epoch(
             go_on()
     restore_rng_states(state["random"])
     together.load(state["worker"])
-    saved = {f"module {path} {name}" for path, of in state["attributes"].items() for name in of}
-    if others := before.changed_keys(trainer) - saved:
-        name = min(others).rpartition(" ")[2]
-        return f"{name} is not as it was, though it had not changed before the stop"
-    return _elsewhere(trainer, module, state)
+    other = before.not_as_it_was(trainer, state["attributes"], is_begun=False)
+    return other or _elsewhere(trainer, module, state)
 
 
 def _says_elsewhere(name: str) -> str:
@@ -134,19 +142,21 @@ def _elsewhere(
     return None if other is None else f"{other} is not what it was where the checkpoint was taken"
 
 
-def _have_validation_data(trainer: pl.Trainer, are_there: bool) -> None:
-    """Have the validation loaders be there if they were.
+def _have_validation_data(trainer: pl.Trainer, state: Mapping[str, Any]) -> None:
+    """Have the validation loaders be there if they were, and be made anew where they would be.
 
     Lightning makes them for the first validation; where every second epoch has one, say, a resumed
     training may have made them already, or not yet.
     """
     loop = trainer.fit_loop.epoch_loop.val_loop
-    if not are_there:
+    if not state["has_validation"]:
         loop._combined_loader = None
     elif trainer.val_dataloaders is None:
         trainer.validating = True
         loop.setup_data()
         trainer.training = True
+    made = state.get("validation_made", loop._last_val_dl_reload_epoch)
+    loop._last_val_dl_reload_epoch = made
 
 
 def _restore(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:

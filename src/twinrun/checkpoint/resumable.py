@@ -36,7 +36,6 @@ from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
 from twinrun.checkpoint.running_epoch import RunningEpoch
 from twinrun.checkpoint.together import Alone, Together, agreed, hindrance_of_all
-from twinrun.checkpoint.told_epochs import ToldEpochs
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
 
@@ -177,10 +176,7 @@ class Resumable(pl.Callback):
         is_due = left <= 0 if self._in_epoch is None else self._in_epoch(trainer, batches)
         # Another checkpoint would be taken of data of which nobody knows yet that they went on.
         is_due = epoch.is_due(left, is_due and not self._first_batch.is_awaited)
-        # Between two micro-batches there are gradients that no checkpoint holds.
-        is_between = batches % trainer.accumulate_grad_batches
-        found = epoch.batches if epoch.has_order else None
-        if not is_due or is_between or found is None or not has_reloaded(trainer):
+        if not is_due or (found := epoch.known) is None:
             return
         why = self._hindrance(trainer, is_in_first_epoch=trainer.current_epoch == 0)
         why = agreed(self._together, why or next(epoch.hindrances(found, self._making), None))
@@ -210,6 +206,10 @@ class Resumable(pl.Callback):
             TwinrunError: if it has.
         """
         self._break_off_if(self._first_batch.came_not())
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compare what validation data were told; end a training that was told nothing of it."""
+        self._break_off_if(self._first_batch.validated())
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -275,16 +275,13 @@ class Resumable(pl.Callback):
         if is_whole := "epoch" not in state:
             self._unless(restored.restore(trainer, module, state, self._together))
             self._restored = None
-        self._first_batch.epochs = ToldEpochs(trainer, state)
+            self._first_batch.resumed(trainer, state)
         self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
         if not is_whole:
             restored.begin_epoch(trainer, module, state)
             self._epoch.resume(state["epoch"])
-        # Lightning made the iterator before this hook; now it makes it again, after all hooks.
-        trainer.fit_loop._resuming_from_checkpoint = False
-        # With `max_steps` it takes the epoch before for one that was broken off, however whole.
-        trainer.fit_loop._restarting = trainer.fit_loop.epoch_loop.restarting = False
+        restored.begin_anew(trainer)
 
     def _go_on(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Put back the state of a checkpoint in mid-epoch, whose batches have been replayed.
@@ -297,4 +294,5 @@ class Resumable(pl.Callback):
         self._unless(epoch.unlike(state["epoch"]))
         self._unless(restored.restore_mid_epoch(trainer, module, state, before, self._together))
         self._restored = None
+        self._first_batch.resumed(trainer, state, before)
         self._at_start = KeptBeside(trainer).since(before)

@@ -22,6 +22,7 @@ from twinrun.checkpoint.replayed_data import (
     Batches,
     Order,
     data_told,
+    has_reloaded,
     order_of,
     replay,
     sources,
@@ -29,6 +30,7 @@ from twinrun.checkpoint.replayed_data import (
 )
 from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.together import Together
+from twinrun.checkpoint.told_epochs import put_back_told, values_told
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
 
 FAR = 2  # times the last epoch's length: what is due later is not prepared for
@@ -73,6 +75,7 @@ class RunningEpoch:
         self._order: Order | None = None
         self._random: RNGStates | None = None
         self._metrics: dict[str, dict[str, Any]] = {}
+        self._told: dict[str, Any] = {}
         self.batches: Batches | None = None
         """Those of the epoch, if it is watched."""
         self._resumed: Mapping[str, Any] | None = None
@@ -110,6 +113,7 @@ class RunningEpoch:
             self.is_watched = True
             self._until = now + left / FAR if told == REST else None
             self._random, self._metrics = rng_states(), metrics_of(self._trainer)
+            self._told = values_told(self._trainer)
 
     def is_due(self, left: float, is_asked_for: bool) -> bool:
         """Say whether a checkpoint is taken before the next batch; of several workers all agree.
@@ -172,6 +176,7 @@ class RunningEpoch:
             "order": self._order,
             "random": self._random,
             "metrics": self._metrics,
+            "told_values": self._told,
             "unlogged": mid_epoch.unlogged_since(self._trainer, self._metrics),
             "told": told_by(self._trainer),
             "batches": self._done,
@@ -198,12 +203,17 @@ class RunningEpoch:
         put_back_metrics(self._trainer, self._metrics, self._trainer.lightning_module.device)
         # By the very values that are shown: what is not logged anew keeps them.
         self._metrics = metrics_of(self._trainer)
+        self._told = state.get("told_values", {})  # older versions have none
+        put_back_told(self._trainer, self._told)
         restore_rng_states(state["random"])
 
     @property
-    def has_order(self) -> bool:
-        """Whether it is known from what the epoch's order was drawn."""
-        return self._order is not None
+    def known(self) -> Batches | None:
+        """Its batches, if it is known from what their order was drawn, and gradients are kept."""
+        # Between two micro-batches there are gradients that no checkpoint holds.
+        is_between = self._done % self._trainer.accumulate_grad_batches
+        is_known = self._order is not None and not is_between and has_reloaded(self._trainer)
+        return self.batches if is_known else None
 
     def remove(self) -> None:
         """Leave the loops as they were."""

@@ -18,7 +18,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.checkpoint.looks import look
-from twinrun.checkpoint.own_states import functions_behind, names_of_state, values_seen
+from twinrun.checkpoint.own_states import functions_behind, keys_in, names_of_state, values_seen
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container
@@ -89,7 +89,12 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
         now, again = (dict(values_seen(part.state_dict(), "")) for _ in range(2))
     except Exception:  # of whatever class: it may need what comes later
         return True
-    others = [path for path in {**saved, **now} if saved.get(path) != now.get(path)]
+    anew = told_anew(part)  # looked at where it is told: see `told_epochs`
+    others = [
+        path
+        for path in {**saved, **now}
+        if saved.get(path) != now.get(path) and anew.isdisjoint(keys_in(path))
+    ]
     if now != again or not others:
         return True
     attributes = getattr(part, "__dict__", {}).items()

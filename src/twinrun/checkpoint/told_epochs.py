@@ -1,52 +1,96 @@
-"""What `set_epoch` of samplers and datasets sets, which no checkpoint holds.
+"""What `set_epoch` of samplers and datasets sets, which no checkpoint of Lightning's holds.
 
-Lightning calls that of samplers where an epoch begins, and a module may call that of a dataset
-there: a resumed training calls it too. What is set elsewhere, where an epoch ends say, is not.
+Lightning calls that of samplers where an epoch or a validation begins, and a module may call that
+of a dataset there, or where an epoch ends. Plain data is put back as it was. What is anything else
+has to be told anew: a resumed training that is not told is found out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 
+from twinrun.checkpoint.at_start import is_kept
 from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.plain_data import given_back, kept
+from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import told_anew, told_parts
 from twinrun.checkpoint.users_code import attributes_seen
+from twinrun.containers import is_container, size_of
+
+MOST_ENTRIES = 1 << 12  # of a list that is kept
 
 
-def told_epochs(trainer: pl.Trainer) -> dict[str, str]:
-    """Write down what `set_epoch` sets of the training loaders' parts, by name."""
-    found = {}
-    for turn, part in enumerate(told_parts(training_loaders(trainer))):
+def values_told(trainer: pl.Trainer) -> dict[str, Any]:
+    """Return copies of what `set_epoch` has set in loaders and is plain data, by name."""
+    return {key: kept(value) for key, value in _told(trainer) if _is_put_back(value)}
+
+
+def looks_told(trainer: pl.Trainer) -> dict[str, str]:
+    """Write down what it has set, by name."""
+    found = {key: look(value, ()) for key, value in _told(trainer)}
+    return {key: seen for key, seen in found.items() if not seen.startswith(UNSEEN)}
+
+
+def put_back_told(trainer: pl.Trainer, values: Mapping[str, Any]) -> None:
+    """Set what `values_told` gave; loaders of validation data may not be made yet."""
+    parts = told_parts(loaders_of(trainer))
+    for key, value in values.items():
+        turn = int(key.partition(" ")[0])
+        if turn < len(parts):
+            name = key.rpartition(".")[2]
+            setattr(parts[turn], name, given_back(value, trainer.strategy.root_device))
+
+
+def _told(trainer: pl.Trainer) -> Iterator[tuple[str, object]]:
+    for turn, part in enumerate(told_parts(loaders_of(trainer))):
         told = told_anew(part)
         seen = attributes_seen(part) if told else {}
         for name in sorted(told & seen.keys()):
-            if not (content := look(seen[name], ())).startswith(UNSEEN):
-                found[f"{turn} {type(part).__name__}.{name}"] = content
-    return found
+            yield f"{turn} {type(part).__name__}.{name}", seen[name]
+
+
+def _is_put_back(value: object) -> bool:
+    """Say whether it is: a text may be a path of the process that made it."""
+    is_long = is_container(value) and size_of(value) > MOST_ENTRIES
+    return not is_long and is_kept(value)
 
 
 class ToldEpochs:
-    """Whether a resumed epoch is told what the one before the stop was."""
+    """Whether a resumed training is told what the one before the stop was, of what is not kept."""
 
     def __init__(self, trainer: pl.Trainer, state: Mapping[str, Any]) -> None:
-        """Look at the parts before hooks of the module begin the epoch.
+        """Look at it where the state of a checkpoint has been put back.
 
         Args:
             trainer: of the training.
-            state: of the checkpoint; in mid-epoch the hooks that begin one had been called by then.
+            state: of the checkpoint; in mid-epoch the hooks that begin one have been called.
         """
-        self._trainer, self._before = trainer, told_epochs(trainer)
+        self._trainer, self._before = trainer, looks_told(trainer)
         # One of an older version has none.
-        self._kept, self._is_begun = state.get("told_epochs", {}), "epoch" in state
+        looks, values = state.get("told_looks", {}), state.get("told_values", {})
+        self._kept = {key: look for key, look in looks.items() if key not in values}
+        self._is_begun = "epoch" in state
 
     def unlike(self) -> str | None:
-        """Say what is another, once the epoch has begun."""
-        for key, now in told_epochs(self._trainer).items():
-            # What is set where the epoch begins may be another than before that.
-            is_to_be_kept = self._is_begun or now == self._before.get(key)
-            if is_to_be_kept and now != self._kept.get(key, now):
+        """Say what of training data is another, where the first batch comes."""
+        return self._other(is_of_training=True)
+
+    def unlike_in_validation(self) -> str | None:
+        """Say what of validation data is another, where these have been validated."""
+        return self._other(is_of_training=False)
+
+    def _other(self, *, is_of_training: bool) -> str | None:
+        trained = len(told_parts(training_loaders(self._trainer)))
+        now = looks_told(self._trainer) if self._kept else {}
+        for key, kept_look in self._kept.items():
+            if (int(key.partition(" ")[0]) < trained) is not is_of_training:
+                continue
+            # What is set where an epoch or a validation begins may be another than before that.
+            is_told = now.get(key) != self._before.get(key)
+            is_to_be_kept = not is_told or (is_of_training and self._is_begun)
+            if is_to_be_kept and now.get(key) != kept_look:
                 name = key.partition(" ")[2]
                 return f"{name} is another one than before the stop: no checkpoint holds it"
         return None
