@@ -14,6 +14,7 @@ import threading
 import weakref
 
 import kept_outside.counts
+import numpy as np
 import pytest
 import torch
 from kept_outside import counts as aliased
@@ -26,6 +27,7 @@ PICKS = operator.itemgetter(0)
 LOCAL, CONTEXT = threading.local(), contextvars.ContextVar("context", default=0.0)
 WEAK = weakref.WeakKeyDictionary()
 BUFFER, ARRAY, COUNT = io.BytesIO(bytes(range(200))), array.array("d", [0.0] * 3), 0.0
+SEEDS, PARENT = np.random.SeedSequence(0), np.random.default_rng(0)
 LONG, LONG_DICT = [0.0] * 20, dict.fromkeys(range(20), 0.0)
 LONG_QUEUE, LONGER = collections.deque([0.0] * 20), [0.0] * 1000
 ORDERED = {"a": 0.1, "b": 0.5, "c": 0.9}
@@ -118,6 +120,14 @@ def read_on(module):
     return 1 + BUFFER.read(1)[0] / 100
 
 
+def spawned(module):
+    return 1 + np.random.default_rng(SEEDS.spawn(1)[0]).random()
+
+
+def spawned_by_a_generator(module):
+    return 1 + PARENT.spawn(1)[0].random()
+
+
 def in_an_array(module):
     ARRAY[1] += 0.1
     return 1 + ARRAY[1]
@@ -179,6 +189,8 @@ OUTSIDE = {
     of_a_context: f"{__name__}.CONTEXT.get() {CHANGES}",
     weakly_held: CHANGES,  # by a key without a name
     read_on: f"{__name__}.BUFFER {CHANGES}",
+    spawned: f"{__name__}.SEEDS {CHANGES}",
+    spawned_by_a_generator: f"{__name__}.PARENT {CHANGES}",
     in_an_array: f"{__name__}.ARRAY {CHANGES}",
     in_a_list: f"{__name__}.LONG[17] {CHANGES}",
     in_a_dictionary: f"{__name__}.LONG_DICT[17] {CHANGES}",
@@ -301,6 +313,24 @@ class PutsAnObject(Scaled):
         return 1 + self.hidden.kept.steps
 
 
+class Spawns(Scaled):
+    """Has a generator of its own for each step."""
+
+    def begin(self):
+        self.seeds = np.random.SeedSequence(0)
+
+    def scale(self):
+        return 1 + np.random.default_rng(self.seeds.spawn(1)[0]).random()
+
+
+class DrawsFromBits(Scaled):
+    def begin(self):
+        self.bits = {"own": np.random.PCG64(0)}
+
+    def scale(self):
+        return 1 + np.random.Generator(self.bits["own"]).random()
+
+
 SHARED = "changes, and is shared with another attribute or tensor"
 ATTRIBUTES = {
     HidesAMetric: f"HidesAMetric.metrics {CHANGES} (it holds an object of class MeanMetric)",
@@ -310,6 +340,8 @@ ATTRIBUTES = {
     SharesWithALayer: f"SharesWithALayer.values {SHARED} (hidden.kept)",
     PutsAnObject: f"Linear.kept {CHANGES}",
     Picks: f"Picks.pick {CHANGES}",
+    Spawns: f"Spawns.seeds {CHANGES}",
+    DrawsFromBits: "DrawsFromBits.bits is a random number generator (numpy's PCG64)",
     Finds: f"Finds.pattern {CHANGES}",
     HasALongList: f"HasALongList.moments {CHANGES} (it holds an object of class date)",
     TrainsATensor: f"TrainsATensor.shift {SHARED} (TrainsATensor.own)",
@@ -344,9 +376,10 @@ class Patient(Scaled):
 
     def begin(self):
         self.pick, self.lock = operator.itemgetter(0), threading.Lock()
-        self.log_of_file = logging.getLogger(__name__)
+        self.log_of_file, self.seeds = logging.getLogger(__name__), np.random.SeedSequence(0)
 
     def scale(self):
+        np.random.default_rng(self.seeds.generate_state(1))
         self.log_of_file.debug("a step")
         with self.lock:
             return 1 + self.pick([0.1]) + len(MANY_TEXTS) / 1000
