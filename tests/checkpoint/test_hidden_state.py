@@ -16,6 +16,7 @@ import weakref
 import kept_outside.counts
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from kept_outside import counts as aliased
 from resumed import assert_resumed, fit
@@ -331,6 +332,77 @@ class DrawsFromBits(Scaled):
         return 1 + np.random.Generator(self.bits["own"]).random()
 
 
+class Bank(pl.Callback):
+    """Saves what it has given to the module, whose steps fill it."""
+
+    def __init__(self):
+        self.values = [0.0]
+
+    def on_fit_start(self, trainer, pl_module):
+        pl_module.values = self.values
+
+    def state_dict(self):
+        return {"values": [*self.values]}
+
+    def load_state_dict(self, state):
+        self.values[:] = state["values"]
+
+
+class FillsABank(Scaled):
+    values = None
+
+    def configure_callbacks(self):
+        return [Bank()]
+
+    def scale(self):
+        self.values[0] += 0.1
+        return 1 + self.values[0]
+
+
+class FillsData(Scaled):
+    """Fills what the data module saves."""
+
+    def on_train_start(self):
+        self.scores = self.trainer.datamodule.scores
+
+    def scale(self):
+        self.scores += 0.1
+        return 1 + self.scores[0]
+
+
+class Scores(Points):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.scores = torch.zeros(2)
+
+    def state_dict(self):
+        return {"scores": self.scores}
+
+    def load_state_dict(self, state):
+        self.scores.copy_(state["scores"])
+
+
+class Refers(pl.Callback):
+    """Holds the module and its data, and nothing of their own."""
+
+    def on_fit_start(self, trainer, pl_module):
+        self.module, self.data = pl_module, trainer.datamodule
+
+
+class IsReferredTo(Scaled):
+    """Holds what the data module has, which stays as it is, and counts."""
+
+    def configure_callbacks(self):
+        return [Refers()]
+
+    def on_train_start(self):
+        self.inputs, self.counts = self.trainer.datamodule.inputs, [0.0]
+
+    def scale(self):
+        self.counts[0] += 0.1
+        return 1 + self.counts[0] + self.inputs[0, 0] / 100
+
+
 SHARED = "changes, and is shared with another attribute or tensor"
 ATTRIBUTES = {
     HidesAMetric: f"HidesAMetric.metrics {CHANGES} (it holds an object of class MeanMetric)",
@@ -353,6 +425,17 @@ def test_an_attribute_that_is_exchanged_is_refused_by_name(tmp_path, module):
     """Red before: the resumed training ended in other bits."""
     _, _, said = fit(tmp_path, Points, module, minutes=0, max_epochs=2)
     assert said == [f"no checkpoints are written: {ATTRIBUTES[module]}"]
+
+
+@pytest.mark.parametrize(
+    ("module", "data", "name", "by"),
+    [(FillsABank, Points, "values", Bank), (FillsData, Scores, "scores", Scores)],
+)
+def test_what_a_callback_or_data_have_too_is_refused_by_name(tmp_path, module, data, name, by):
+    """Red before: a resumed training had two copies of it."""
+    _, _, said = fit(tmp_path, data, module, minutes=0, max_epochs=2)
+    shared = f"{module.__name__}.{name} {SHARED} ({by.__name__}.{name})"
+    assert said == [f"no checkpoints are written: {shared}"]
 
 
 class Dated(Scaled):
@@ -399,6 +482,6 @@ class PutsOnALayer(Scaled):
         return 1 + self.hidden.heat + sum(self.output.history)
 
 
-@pytest.mark.parametrize("module", [Dated, Patient, PutsOnALayer])
+@pytest.mark.parametrize("module", [Dated, Patient, PutsOnALayer, IsReferredTo])
 def test_moments_are_kept_and_what_stays_as_it_is_does_not_matter(tmp_path, module):
     assert_resumed(tmp_path, [3, 6], kills=[4, 7], module=module)

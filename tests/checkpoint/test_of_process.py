@@ -146,6 +146,18 @@ def test_a_random_name_in_a_list_may_be_a_samples():
     assert content_without_process(name, is_inside=True) == repr(name)
 
 
+def test_another_file_in_a_folder_inside_is_another_one():
+    """Red before: of a folder of folders nothing was looked at."""
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder) / "train"
+        inside.mkdir()
+        seen = [without_process(folder)]
+        for text in ("a", "a", "b"):
+            (inside / "x.txt").write_text(text)
+            seen.append(without_process(folder))
+    assert [seen.index(each) for each in seen] == [0, 1, 1, 3]
+
+
 def test_a_folder_that_was_there_before_is_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with tempfile.TemporaryDirectory() as folder:

@@ -104,7 +104,8 @@ class OwnState:
         called = [name, *keys_in(rest)]
         others = self._attributes - {*called}
         free = [keys for keys in there if keys.isdisjoint(others)]
-        is_named = any(called[-1] in keys for keys in free)
+        # One of an object inside may be called alike.
+        is_named = any(called[-1] in keys and keys.issubset(called) for keys in free)
         is_read = len(free) >= times and self._reads(name)
         return is_named or is_read or (bool(there) and self._loads(name, seen, rest))
 
