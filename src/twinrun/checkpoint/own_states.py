@@ -7,6 +7,7 @@ another one if the state is not the same without the attribute, or loading sets 
 
 import copy
 import dis
+import functools
 import inspect
 import re
 import types
@@ -105,19 +106,26 @@ class OwnState:
         others = self._attributes - {*called}
         free = [keys for keys in there if keys.isdisjoint(others)]
         # One of an object inside may be called alike.
-        is_named = any(called[-1] in keys and keys.issubset(called) for keys in free)
+        if any(called[-1] in keys and keys.issubset(called) for keys in free):
+            return True
+        # Others are asked last, and as seldom as can be: a `state_dict` may write to a file.
         is_read = len(free) >= times and self._reads(name)
-        return is_named or is_read or (bool(there) and self._loads(name, seen, rest))
+        return is_read or (bool(there) and self._loads(name, seen, rest))
 
     def _reads(self, name: str) -> bool:
         """Say whether the state is another one without an attribute."""
         if name not in self._read:
             is_own = name in getattr(self._owner, "__dict__", {})
             # By its code where nothing can be tried, or a clock is in it.
-            is_tried = is_own and self._without(None) == self._found
+            is_tried = is_own and self._is_steady
             named = names_of_state(self._owner) or ()
             self._read[name] = self._without(name) != self._found if is_tried else name in named
         return self._read[name]
+
+    @functools.cached_property
+    def _is_steady(self) -> bool:
+        """Whether another one with the same attributes has the same state."""
+        return self._without(None) == self._found
 
     def _without(self, name: str | None) -> dict[str, str] | None:
         """Return the values in the state of another such object; None if it has none."""

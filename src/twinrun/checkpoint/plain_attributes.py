@@ -31,7 +31,7 @@ from twinrun.checkpoint.stream_position import (
     telling_data,
     told_anew,
 )
-from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
+from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
 from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
@@ -95,9 +95,10 @@ def changed_attributes(
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
         else:
-            held = "" if owner != "module" else class_in(value)
+            late = LATE if key not in before else ""
+            more = late if owner != "module" else class_in(value)
             refused.append(
-                f"{called} changes while the training runs, and no checkpoint holds it{held}"
+                f"{called} changes while the training runs, and no checkpoint holds it{more}"
             )
     return plain, refused
 
@@ -296,5 +297,5 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
             if is_short and name not in {*_OF_DATA, *told}:
                 is_said = state is not None and state.holds_all(name, value)
                 yield key, Said(repr(value)) if is_said else value
-            elif _is_handle(value):  # of a file that is opened where it is first read
-                yield key, None
+            elif _is_handle(value):  # of a file that is opened where it is first read, or closed
+                yield key, Said("None")

@@ -9,7 +9,9 @@ resumed from them in silence.
 
 import copy
 import dis
+import functools
 import inspect
+import types
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -213,7 +215,12 @@ def _set_in(kind: type, is_asked_for: Callable[[str], bool]) -> set[str]:
 
 def _stored_by(function: Callable[..., object]) -> set[str]:
     code = getattr(inspect.unwrap(function), "__code__", None)
-    steps = dis.get_instructions(code) if code is not None else ()
+    return set() if code is None else _stored_in(code)
+
+
+@functools.cache
+def _stored_in(code: types.CodeType) -> set[str]:
+    steps = dis.get_instructions(code)
     return {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
 
 

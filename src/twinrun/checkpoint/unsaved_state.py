@@ -42,6 +42,7 @@ MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 _PICKLED, _LEFT_OUT = "pickled ", "left out "  # by a state_dict
 _LATE = " (it is first set under way: `__init__` may set it)"
+LATE = " (it is first set under way: `__init__` may set it, if it stays what it is)"  # of data
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
 
