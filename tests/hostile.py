@@ -1,7 +1,10 @@
 """Objects that do not let themselves be looked at, as packages have them, in every attribute."""
 
+import io
+import weakref
 from unittest.mock import Mock
 
+import numpy as np
 import torch
 from small import Points, Small
 from torch.utils.data import DataLoader, TensorDataset
@@ -48,6 +51,28 @@ class Closed:
     __hash__ = object.__hash__
 
 
+class Faceless:
+    """An object that does not even say of which class it is, as one within NumPy's archives."""
+
+    def __getattribute__(self, name):
+        raise AttributeError(name)
+
+
+class FacelessIn(Faceless):
+    """One that refuses by another error."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+
+def archive():
+    """Return an open archive of arrays."""
+    file = io.BytesIO()
+    np.savez(file, x=np.ones(3))
+    file.seek(0)
+    return np.load(file)
+
+
 class ClosedKey(str):
     """A key that cannot be written."""
 
@@ -70,6 +95,10 @@ def objects():
         "anything": Mock(),
         "list_like": Mock(spec=list),
         "kinds": [Closed, NotWalked, torch.Tensor],
+        "faceless": Faceless(),
+        "faceless_in": FacelessIn(),
+        "gone": weakref.proxy(Faceless()),
+        "archive": archive(),
         "nested": [{"deep": (Unsized((1,)), Closed())}],
     }
 

@@ -12,7 +12,7 @@ import io
 import sys
 import threading
 import types
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from typing import TypeGuard, TypeVar
 
@@ -88,7 +88,8 @@ def _text_of(key: object) -> str | None:
 def attributes_of(value: object) -> dict[str, object]:
     """Return what lies in an object's `__dict__`, and in the slots of classes of a user's.
 
-    Not in those of the standard library: a path keeps there what it was asked for before.
+    Not in those of the standard library: a path keeps there what it was asked for before. Nor what
+    is faceless.
     """
     found: dict[str, object] = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
@@ -99,7 +100,23 @@ def attributes_of(value: object) -> dict[str, object]:
             if isinstance(member, types.MemberDescriptorType):
                 with suppress(AttributeError):  # not set yet
                     found[name] = member.__get__(value)
-    return found
+    return without_faceless(found)
+
+
+def without_faceless(found: Mapping[str, object]) -> dict[str, object]:
+    """Leave out what does not say of which class it is, so that nothing can be asked of it.
+
+    As NumPy has it in an open archive, and as a `weakref.proxy` is of what has gone.
+    """
+    return {name: value for name, value in found.items() if not is_faceless(value)}
+
+
+def is_faceless(value: object) -> bool:
+    """Say whether `isinstance` may fail of a value."""
+    try:
+        return value.__class__ is None
+    except Exception:  # of whatever class
+        return True
 
 
 def holds_for_users(value: object) -> bool:

@@ -25,6 +25,7 @@ from twinrun.containers import (
     entries,
     holds_for_users,
     is_container,
+    is_faceless,
     is_hidden_iterator,
     is_really,
     is_unordered,
@@ -146,6 +147,8 @@ class _Walk:
         self, value: object, path: str, above: tuple[int, ...]
     ) -> Iterator[tuple[str, object]]:
         """Walk a value, whatever it is."""
+        if is_faceless(value):
+            return
         # A logger knows all others, and notes which levels it was asked for.
         is_logger = isinstance(value, logging.Logger | logging.Handler)
         is_logger |= self._only_users and isinstance(value, Logger)

@@ -401,6 +401,18 @@ LOADERS = """
 
     def made_with():
         return Sets()
+
+    def loader(size: int = 2):
+        return torch.utils.data.DataLoader(torch.ones(8, 4), size)
+
+    def nothing():
+        pass
+
+    def module(size: int = 2):
+        return pl.LightningDataModule.from_datasets(torch.ones(8, 4), batch_size=size)
+
+    def network():
+        return torch.nn.Linear(4, 1)
 """
 
 
@@ -426,3 +438,27 @@ def test_loaders_that_no_class_shows_are_looked_for_in_a_rehearsal(
     said = capfd.readouterr().err
     assert ("has no train_dataloader; name what has one too" in said) != is_right
     assert ("audit-your-module.md#without-a-data-module" in said) != is_right
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (("Net", "loader"), "loader: it returned a DataLoader, where a pytorch_lightning."),
+        pytest.param(("Net", "nothing"), "it returned None, where", marks=pytest.mark.exhaustive),
+        pytest.param(("made", "module"), "", marks=pytest.mark.exhaustive),
+        pytest.param(("network",), "network: it returned a Linear", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_function_that_returns_something_else_is_refused(
+    tmp_path, monkeypatch, capfd, named, said
+):
+    """Red before: a config was written that `twinrun check` refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"functions{abs(hash(tmp_path))}"
+    (tmp_path / f"{name}.py").write_text(textwrap.dedent(LOADERS))
+    assert main(["init", *(f"{name}:{path}" for path in named)]) == (1 if said else 0)
+    assert OWN.exists() == (not said)
+    told = capfd.readouterr().err
+    assert said in told
+    assert ("audit-your-module.md#" in told) == bool(said)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from drawing import Drawing
+from example_results import ACTUAL
 from example_runs import example_parameters, fail, write_run
 from example_trainings import VARIANT
 
@@ -137,6 +138,45 @@ def test_the_size_is_told_by_the_numbers_computed_with_and_by_another_seed(study
         "shuffled": "undecided",
         "seed": "algorithmic",
     }
+
+
+@pytest.mark.parametrize(
+    ("changed", "size"),
+    [
+        ({"threads": 3}, "undecided"),
+        ({"layout": "channels_last", "environment": {"MKL_CBWR": "COMPATIBLE"}}, "undecided"),
+        ({"accumulate": 2}, "undecided"),
+        ({"environment": {"MY_LOSS": "other"}}, "algorithmic"),
+        ({"environment": {"PYTHONHASHSEED": "7"}}, "algorithmic"),
+        ({"threads": 3, "data_workers": 2}, "algorithmic"),
+    ],
+)
+def test_another_order_of_sums_is_never_called_more_than_rounding(tmp_path, changed, size):
+    """Red at 2638ad3c: "more than rounding explains" of two threads, in a line search."""
+    study = Study(tmp_path)
+    study.add("repeat")
+    had = {name: value for name, value in changed.items() if name in ("threads", "accumulate")}
+    changes = {"settings.variant": VARIANT | changed, "actual": ACTUAL | had}
+    study.add("other", **diverged(1, 1.2), changes=changes)
+    row = study.tabulated()[0].loc["other"]
+    assert row["size"] == size
+    assert ("the same sums" in row["sentence"]) == (size == "undecided")
+
+
+IN_PART = {"setting": "accumulate", "sentence": "in part, a sum", "in_part": True}
+
+
+@pytest.mark.parametrize(("batch_norm", "departures"), [("joined", []), ("none", [IN_PART])])
+def test_what_parts_compute_otherwise_is_more_than_rounding(tmp_path, batch_norm, departures):
+    study = Study(tmp_path)
+    study.add("repeat")
+    changes = {
+        "settings.variant": VARIANT | {"accumulate": 2},
+        "actual": ACTUAL | {"accumulate": 2, "batch_norm": batch_norm},
+        "departures": departures,
+    }
+    study.add("other", **diverged(1, 1.2), changes=changes)
+    assert study.tabulated()[0].loc["other", "size"] == "algorithmic"
 
 
 def test_scores_count_by_the_class_that_they_predict(study):

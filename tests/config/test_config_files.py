@@ -145,3 +145,17 @@ def test_what_names_no_code_of_its_own_changes_a_built_in(tmp_path, section, nam
     found = merged([file])[0][section][name]
     assert found.keys() == ours.keys() | change.keys()
     assert found != ours
+
+
+def test_hyperparameters_without_any_do_not_drop_those_of_a_file_before(tmp_path):
+    """Red before: another training than the first file says, in silence."""
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("workloads: {net: {module: 'a:B', hyperparameters: {lr: 0.5}}}")
+    second.write_text("workloads:\n  net:\n    epochs: 3\n    hyperparameters:\n      # lr: ...\n")
+    assert merged([first, second])[1] == [
+        f"workloads.net.hyperparameters: has no value in {second}, by which those of {first} would "
+        f"be dropped; leave the key out there"
+    ]
+    assert merged([second, first])[1] == merged([first])[1] == merged([second])[1] == []
+    second.write_text("workloads: {net: {hyperparameters: {}}}")  # united with the others
+    assert merged([first, second])[1] == []

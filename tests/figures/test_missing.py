@@ -146,7 +146,7 @@ def test_a_reason_of_any_length_fits(output):
 
 def test_a_trial_that_lacks_a_column_is_drawn_without_it(tmp_path, output):
     """Red before: KeyError, and no figure of any trial."""
-    folder, names = tmp_path / "runs", ("loss", "accuracy")
+    folder, names = tmp_path / "runs", ("loss", "accuracy", "f1", "auc")
     trials_found = []
     for rank, columns in enumerate((names, names[:1]), start=1):
         path = folder / f"trial{rank}/epochs.csv"
@@ -173,3 +173,5 @@ def test_a_trial_that_lacks_a_column_is_drawn_without_it(tmp_path, output):
         # What any of them logs has its panel, whichever is the best.
         assert {"loss", "accuracy"} <= set(Drawing(output).texts)
         assert {"1. lr 1: 0.500", "2. lr 2: 0.500"} <= set(Drawing(output).texts)
+        # Red before: what is beyond the third had no panel, and no word.
+        assert "1 more, in epochs.csv of each run: auc" in Drawing(output).texts

@@ -6,7 +6,7 @@ import pytest
 from example_runs import write_run
 
 from twinrun.figures import training
-from twinrun.figures.thinned import KEPT, RANGES, thinned
+from twinrun.figures.thinned import KEPT, RANGES, summed_up, thinned
 
 
 def long_line(runs=1, epochs=30_000):
@@ -15,9 +15,28 @@ def long_line(runs=1, epochs=30_000):
     return values, pd.DataFrame({"epoch": epoch, "value": values.ravel()})
 
 
-def test_a_short_line_is_left_as_it_is():
+@pytest.mark.parametrize("shown", [thinned, summed_up])
+def test_a_short_line_is_left_as_it_is(shown):
     _, table = long_line(epochs=RANGES * KEPT)
-    assert thinned(table, x="epoch", y="value") is table
+    assert shown(table, x="epoch", y="value") is table
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_noisy_line_is_drawn_as_its_median_between_least_and_most(runs):
+    """Red before: the least and the most of each hundredth were joined to one broad stripe."""
+    values, table = long_line(runs)
+    values[-1, 12_345], values[0, 0] = 50, 2
+    table["value"] = values.ravel()
+    found = summed_up(table, x="epoch", y="value")
+    assert found["value"][found["epoch"] == 1].tolist() == values[:, 0].tolist()
+    of_ranges = found[found["epoch"] > 1].groupby("epoch")["value"].agg(["min", "median", "max"])
+    assert len(of_ranges) == RANGES
+    for number in (1, 41, 99):
+        of = values[:, number * 300 : (number + 1) * 300]
+        assert of_ranges.index[number] == number * 300 + 150.5
+        expected = [of.min(), np.median(of), of.max()]
+        assert of_ranges.iloc[number].tolist() == pytest.approx(expected)
+    assert of_ranges["max"].max() == 50
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -43,7 +62,7 @@ def test_the_curves_of_a_long_training_are_a_small_picture(tmp_path):
     training.curves(runs, variants=["deterministic"], output=tmp_path / "curves.svg")
     drawn = (tmp_path / "curves.svg").read_text()
     assert len(drawn) < 150_000
-    assert "of each hundredth, the least and the most is drawn" in drawn
+    assert "of each hundredth: median, and least to most" in drawn
 
 
 NAMES = [("train", "loss"), ("val", "loss"), ("train", "accuracy"), ("val", "accuracy")]

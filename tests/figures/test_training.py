@@ -20,3 +20,28 @@ def test_metrics_of_any_size_are_drawn(tmp_path):
     run = write_run(tmp_path, epochs=logged)
     training.curves([run], variants=["deterministic"], output=tmp_path / "curves.svg")
     assert (tmp_path / "curves.svg").stat().st_size > 1000
+
+
+def test_metrics_that_have_no_panel_are_named(tmp_path):
+    """Red before: the seventh was left out in silence."""
+    names = [
+        "loss",
+        "loss_step",
+        "acc",
+        "f1",
+        "auc",
+        "iou",
+        "a_long_name/of/a_metric/class_7",
+        "r2",
+    ]
+    logged = {name: [2, 1] for name in names}
+    training.curves(
+        [write_run(tmp_path, epochs=logged)],
+        variants=["deterministic"],
+        output=tmp_path / "curves.svg",
+    )
+    drawn = (tmp_path / "curves.svg").read_text()
+    # And those that Lightning has under a second name had the panels of others.
+    assert ">2 more, in epochs.csv of each run: r2, loss_step</text>" in drawn
+    # A name that is longer than its panel is high was written over the others.
+    assert ">a_long_n…_metric/class_7</text>" in drawn

@@ -80,6 +80,13 @@ def test_parts_train_what_the_whole_batches_do(whole):
     assert int(module.calls) == 3 * int(whole[0].calls)
 
 
+def test_gradients_are_traced_ahead_of_clipping():
+    """Red before: those of an update of micro-batches were traced behind it."""
+    (_, plain, _), (_, clipped, _) = trained(2), trained(2, gradient_clip_val=1e-3)
+    assert plain["gradients"][0] == clipped["gradients"][0]
+    assert plain["parameters"][0] != clipped["parameters"][0]
+
+
 def test_parts_are_cut_without_loss():
     data = torch.arange(16).reshape(8, 2)
     parts = MicroBatches(DataLoader(data, batch_size=5), 3, DrawnInSteps())
@@ -995,6 +1002,15 @@ class ReadsAKey(ReadsOutputs):
             self.log(name, outputs[name] + outputs["loss"] * 0, on_epoch=True, on_step=False)
 
 
+class ReadsByAnotherName(ReadsOutputs):
+    """Reads them behind a store, which Python 3.13 makes one instruction of."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        number = 1
+        found = outputs
+        self.log("worst", found["worst"] * number, on_step=False, on_epoch=True)
+
+
 class CallbackReadsOutputs(ReadsOutputs):
     on_train_batch_end = pl.LightningModule.on_train_batch_end
 
@@ -1075,6 +1091,7 @@ class FrozenBins(Bins):
         (StepsItsSchedule, "would move once: calls, lr of SGD"),
         (ReadsOutputs, "gives hooks (ReadsOutputs.on_train_batch_end) what training_step returns"),
         (CallbackReadsOutputs, "gives hooks (Keeps.on_train_batch_end) what training_step"),
+        (ReadsByAnotherName, "gives hooks (ReadsByAnotherName.on_train_batch_end) what"),
         (ReadsNoOutputs, None),
         (ReadsTheLoss, None),
         (ReadsAKey, "gives hooks (ReadsAKey.on_train_batch_end) what training_step returns"),

@@ -114,8 +114,20 @@ def train(monkeypatch):
 class DrawsOnce(Plain):
     """Draws once for each mini-batch: ahead of its parts, and behind them."""
 
+    def __init__(self):
+        super().__init__()
+        self.source = torch.Generator()
+
+    def configure_callbacks(self):
+        class Draws(pl.Callback):
+            def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+                torch.rand(1)
+
+        return [Draws()]
+
     def on_train_batch_start(self, batch, batch_idx):
         torch.rand(1)
+        torch.rand(1, generator=self.source)
 
     def on_before_optimizer_step(self, optimizer):
         torch.rand(1)
@@ -124,11 +136,30 @@ class DrawsOnce(Plain):
         torch.rand(1)
 
 
-def test_what_is_drawn_once_for_a_mini_batch_of_micro_batches_is_not_named(train):
-    """Red before: mini-batches were said to be others."""
-    module, said = train("accumulate", DrawsOnce, Points())
+class DrawsByHand(Plain):
+    """Updates by hand, and draws for a second part of its step behind it."""
+
+    automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(super().training_step(batch, batch_idx))
+        optimizer.step()
+        torch.rand(1)
+
+
+@pytest.mark.parametrize("setting", ["accumulate", "devices"])
+def test_what_is_drawn_once_for_a_mini_batch_is_not_named(train, setting):
+    """Red before: mini-batches were said to be others; of shards, also the numbers of steps."""
+    module, said = train(setting, DrawsOnce, Points())
     assert said == []
     assert not any("draw" in text for text in module.said)
+
+
+def test_what_a_step_draws_behind_an_update_by_hand_is_named(train):
+    _, (said,) = train("devices", DrawsByHand, Points())
+    assert "steps draw too (dropout, say), for each shard" in said
 
 
 def test_an_order_that_is_drawn_behind_steps_of_micro_batches_is_named(train):

@@ -31,6 +31,7 @@ NOISE = r"of worker 2 is not that of worker 1 after step 1; each worker draws ra
         pytest.param("refused_early:NoisyWeights", NOISE, marks=pytest.mark.exhaustive),
         # Red before: without the cure.
         ("refused_early:ByHand", r"after step 1; .*say self\.manual_backward\(loss\)"),
+        ("refused_early:ByItsLoss", r"nor a hook that goes by a shard's loss or batch"),
         ("refused_early:EndsEpochs", r"on_train_batch_start of EndsEpochs ends an epoch"),
     ],
 )

@@ -52,6 +52,8 @@ class Validated(Small):
             self.count += 1
         if self.kind == "generator":
             torch.rand(1, generator=self.generator)
+        if self.kind == "last":
+            self.last_seen = batch[0].sum()
 
     def training_step(self, batch, index):
         noise = torch.rand((), generator=self.generator) + torch.rand(())
@@ -117,9 +119,12 @@ def test_what_validation_leaves_is_named_and_trains_otherwise(kind, named):
     assert weights_of(module, Points(), 0) != weights_of(module, Points(), 2)
 
 
-@pytest.mark.parametrize("kind", ["nothing", *DRAWS])
+@pytest.mark.parametrize("kind", ["nothing", "last", *DRAWS])
 def test_what_trains_the_same_is_not_named(kind):
-    """Steps of validation may draw: the check puts the global generators back."""
+    """Steps of validation may draw: the check puts the global generators back.
+
+    Red before of what it keeps and nothing reads, as for a script that prints it after the fit.
+    """
     assert notes_of(Validated(kind), Points()) == []
     module = Validated(kind)
     assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
@@ -140,6 +145,36 @@ def test_a_callback_that_keeps_count_or_waits_for_the_check_is_named():
     notes = notes_of(Validated(), Points(), callbacks=[Checked()])
     assert "on_sanity_check_end of Checked is never called" in notes[0]
     assert "validation changes Checked.validated" in notes[1]
+
+
+class Reading(Validated):
+    """Reads in a training step what validation keeps, by its name."""
+
+    def training_step(self, batch, index):
+        seen = self.last_seen if hasattr(self, "last_seen") else 0
+        return super().training_step(batch, index) * (1 + seen)
+
+
+class ReadingByText(Validated):
+    """Reads it by a name that is put together."""
+
+    def training_step(self, batch, index):
+        return super().training_step(batch, index) * (1 + getattr(self, f"last_{'seen'}", 0))
+
+
+class ReadByCallback(pl.Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        vars(trainer)["seen"] = trainer.lightning_module.last_seen
+
+
+@pytest.mark.parametrize(
+    ("kind", "callbacks"), [(Reading, ()), (ReadingByText, ()), (Validated, [ReadByCallback()])]
+)
+def test_what_validation_keeps_is_named_where_it_may_be_read(kind, callbacks):
+    module = kind("last")
+    module.last_seen = 0
+    (note,) = notes_of(module, Points(), callbacks=callbacks)
+    assert note.startswith("validation changes last_seen:")
 
 
 class Own(Points):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from twinrun.config.config_files import mistakes_of, module_folders
+from twinrun.config.config_files import module_folders
 from twinrun.config.inputs import DATASET, RUN, TIMING, Inputs
 from twinrun.config.minutes import Minutes
 from twinrun.config.params import Params, discard_judgement
@@ -17,6 +17,7 @@ from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA, STANDARD, shipped
 from twinrun.config.studies import STUDIES as STUDY_CLASSES
 from twinrun.config.targets import Targets
+from twinrun.config.with_standard import mistakes_in
 from twinrun.errors import TwinrunError
 from twinrun.process.environment import planned_identity
 from twinrun.process.gpus import count_gpus
@@ -57,7 +58,7 @@ try:
         config,
         SCHEMA,
         gpus=int(os.environ["TWINRUN_GPUS"]),
-        mistakes=[m for file in CONFIG_FILES for m in mistakes_of(file)],
+        mistakes=mistakes_in(CONFIG_FILES),
     )
 except TwinrunError as error:
     if workflow.is_main_process:

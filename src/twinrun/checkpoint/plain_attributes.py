@@ -33,7 +33,7 @@ from twinrun.checkpoint.stream_position import (
 )
 from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
-from twinrun.containers import entries, is_container, size_of
+from twinrun.containers import entries, is_container, size_of, without_faceless
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS
 from twinrun.set_attributes import set_by, set_by_other_bases
@@ -199,7 +199,7 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
         flags[f"{name}.requires_grad"] = tensor.requires_grad
     own = {
         name: value
-        for name, value in vars(part).items()
+        for name, value in without_faceless(vars(part)).items()
         if name not in _OF_MODULE and not _is_of_class(part, name, value)
     }
     if not type(part).__module__.startswith(LIBRARIES):

@@ -15,7 +15,7 @@ import yaml
 
 from twinrun import artifacts
 from twinrun.commands.check import why_it_fails
-from twinrun.commands.own_loaders import brings_loader, check_loader, without_loader
+from twinrun.commands.own_loaders import brings_loader, check_made, without_loader
 from twinrun.commands.workload_name import name_of, names_taken
 from twinrun.config.config_files import surprise_of
 from twinrun.config.definitions import FromRun, Workload
@@ -103,8 +103,11 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         artifacts.write_text(file, own)
         if why_it_fails(file):  # not for want of workers
             artifacts.write_text(file, text)
-    if data is None and not needed and brings_loader(constructor) is None:
-        check_loader(module, file)
+    is_shown = all(map(inspect.isclass, filter(None, (constructor, of_data)))) and (
+        data is not None or brings_loader(constructor)
+    )
+    if not needed and not is_shown:
+        check_made(module, data, file)
     _say_next(file, needed)
 
 

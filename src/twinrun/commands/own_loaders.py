@@ -1,4 +1,4 @@
-"""Whether a module brings its own loaders, as `twinrun init` asks where no data module is named."""
+"""Whether what is named makes a module and its loaders, as `twinrun init` asks."""
 
 import inspect
 from pathlib import Path
@@ -9,6 +9,7 @@ from twinrun.commands.check import why_it_fails
 from twinrun.config.where_explained import sections
 from twinrun.errors import TwinrunError
 from twinrun.set_attributes import set_by
+from twinrun.training.planned import RETURNED
 from twinrun.training.remedies import WITHOUT_LOADERS
 
 
@@ -22,19 +23,27 @@ def brings_loader(constructor: object) -> bool | None:
     return None if "train_dataloader" in set_by(constructor, ("",)) else False
 
 
-def check_loader(module: str, file: Path) -> None:
-    """Refuse a module without a training loader, by the rehearsal of its config.
+def check_made(module: str, data: str | None, file: Path) -> None:
+    """Refuse what is made of a module, or of a function, if it cannot be what its place needs.
+
+    The rehearsal of the config shows it. A config that fails otherwise, for want of a file say, is
+    right in form and stays.
 
     Args:
         module: its import path.
+        data: that of the data module, if there is one.
         file: the config, just written; deleted where it cannot pass.
 
     Raises:
-        TwinrunError: as `without_loader`.
+        TwinrunError: as `without_loader`, or with what the function returned.
     """
-    if WITHOUT_LOADERS in why_it_fails(file):
+    said = why_it_fails(file)
+    if data is None and WITHOUT_LOADERS in said:
         file.unlink()
         raise without_loader(module)
+    if any(f"{path}: {RETURNED}" in said for path in (module, data)):
+        file.unlink()
+        raise TwinrunError(f"{said}\n{file}: not written")
 
 
 def without_loader(module: str) -> TwinrunError:

@@ -9,12 +9,14 @@ and, where gradients were equal and the optimizer made something else of them, t
 and updates: either alone goes further by rounding, too. A loss may be a small difference of large
 numbers, and Adam makes a whole step of a gradient that is but rounding, which is why most of the
 elements that moved have to. In a format of fewer digits than float32's both may, and it is never
-said of them. Of parameters that equal gradients led to nothing is enlarged: they alone are enough.
-Else it is `undecided`, with what each witness says. Buffers may differ where no parameter feels it
-(a moving average that only predicts): where parameters end with half of their digits equal, buffers
-must, too. Nor is it said to be rounding where a later step was given something else, or tears the
-runs apart: see `given_later` and `later_steps`. `rounding` says no more than that it suffices: in a
-low precision much hides behind rounding.
+said of them. Nor is it where rounding may decide the steps of most elements, as at a minimum that a
+training begins in: of these half go the other way, so that a quarter of all do. Of parameters that
+equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with
+what each witness says. Buffers may differ where no parameter feels it (a moving average that only
+predicts): where parameters end with half of their digits equal, buffers must, too. Nor is it said
+to be rounding where a later step was given something else, or tears the runs apart: see
+`given_later` and `later_steps`. `rounding` says no more than that it suffices: in a low precision
+much hides behind rounding.
 """
 
 from dataclasses import dataclass, replace
@@ -45,6 +47,10 @@ ALONE = "nothing else shows it"
 FEW = (
     "no more than half of the elements that moved are, and an optimizer may step by rounding alone"
 )
+TURNED = (
+    "a quarter of the elements that moved or more do not go the same way in both, as they do where "
+    "an optimizer steps by rounding alone"
+)
 HIDDEN = "parameters move too little to show what the optimizer made of equal gradients"
 SHORT = "in fewer digits than float32 has, a network may enlarge rounding to that"
 
@@ -64,6 +70,11 @@ class DifferenceSize:
     """The most that rounding explains of it."""
     doubt: str | None = None
     """Why it is undecided."""
+
+    @property
+    def is_by_numbers(self) -> bool:
+        """Whether it is called algorithmic for how far the runs are apart."""
+        return self.size == "algorithmic" and self.judged_by != "cause"
 
     def sentence(self) -> str:
         """Say it in a clause, with its numbers."""
@@ -117,10 +128,11 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
 
 def _together(runs: Diverging) -> DifferenceSize:
     """Judge by all witnesses, each of which may know nothing."""
+    updates = by_updates(runs)
     parameters, loss, update = (
         # The one that goes farthest beyond its bound.
         max(of_kind, key=lambda witness: witness.excess, default=None)
-        for of_kind in (by_parameters(runs), by_losses(runs), by_updates(runs))
+        for of_kind in (by_parameters(runs), by_losses(runs), updates)
     )
     seen = [witness for witness in (parameters, loss, update) if witness is not None]
     if not seen:
@@ -144,6 +156,8 @@ def _together(runs: Diverging) -> DifferenceSize:
     elif loss.apart > loss.bound and update.apart > update.bound:
         if not update.is_common:
             doubts.append(FEW)
+        elif any(witness.turns for witness in updates):
+            doubts.append(TURNED)
         elif not any(formats.is_short for formats in runs.formats):
             return _judged("algorithmic", loss)
         else:
@@ -158,7 +172,10 @@ def _judged(
 
 
 def _of_mixed(witness: Witness) -> str:
-    return f"types of numbers are mixed, and the finest explains {measure(witness.least)} of these"
+    return (
+        f"types of numbers are mixed, or a batch's may be another, and the finest explains "
+        f"{measure(witness.least)} of these"
+    )
 
 
 def _with_buffers(judged: DifferenceSize, found: Comparison, runs: Diverging) -> DifferenceSize:

@@ -32,6 +32,8 @@ class Formats:
     """Of each parameter, the terms of its inner products."""
     loss: float
     """Of the losses, where it is coarser than that of all layers; else 0."""
+    batch: float
+    """Of the batches, where it may be coarser than that of all layers; else 0."""
     parameters: tuple[float, ...]
     """Of the parameters' own types; 0 of integers, which no optimizer changes."""
     elements: int
@@ -39,7 +41,7 @@ class Formats:
 
     @property
     def coarsest(self) -> float:
-        """The largest unit that can reach a result."""
+        """The largest unit of what a result consists of."""
         return max((*self.layers, self.loss), default=FLOAT32)
 
     @property
@@ -55,6 +57,7 @@ class Formats:
             layers=(min(self.layers, default=0.0),) * len(self.layers),
             parameters=(min(floating, default=0.0),),
             loss=0.0,
+            batch=0.0,
         )
 
 
@@ -70,7 +73,9 @@ def formats_of(run: RunManifest, losses: np.ndarray) -> Formats:
     finite = losses[np.isfinite(losses)]
     # Their type is not recorded: where each is a number of float32, it may be that.
     is_single = len(finite) > 0 and bool((finite == finite.astype(np.float32)).all())
-    loss = FLOAT32 if is_single and max(layers, default=FLOAT32) < FLOAT32 else 0.0
+    is_double = max(layers, default=FLOAT32) < FLOAT32
+    # Nor is the type of the batches, which the Trainer makes float64 at this precision alone.
+    is_given_double = variant_of(run).precision == "64-true"
     return Formats(
         layers=layers,
         # ASSUME the first dimension counts outputs, as in torch's linear and convolutional layers:
@@ -78,7 +83,8 @@ def formats_of(run: RunManifest, losses: np.ndarray) -> Formats:
         terms=tuple(
             math.prod(tensor["shape"][1:]) if len(tensor["shape"]) > 1 else 0 for tensor in tensors
         ),
-        loss=loss,
+        loss=FLOAT32 if is_double and is_single else 0.0,
+        batch=FLOAT32 if is_double and not is_given_double else 0.0,
         parameters=tuple(UNIT_OF_DTYPE.get(tensor["dtype"], 0.0) for tensor in tensors),
         elements=sum(math.prod(tensor["shape"]) for tensor in tensors),
     )

@@ -17,6 +17,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from twinrun.containers import without_faceless
 from twinrun.generators import set_state, state_of
 from twinrun.set_attributes import own_attributes
 from twinrun.trace.fingerprints import fingerprint_tree
@@ -122,7 +123,8 @@ def _parts(
 def _own(part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, object]:
     if isinstance(part, torch.optim.Optimizer):
         return own_attributes(part)
-    return {name: value for name, value in vars(part).items() if name not in _OWN}
+    own = {name: value for name, value in vars(part).items() if name not in _OWN}
+    return without_faceless(own)
 
 
 def _taken(module: torch.nn.Module) -> set[int]:

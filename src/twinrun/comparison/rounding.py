@@ -14,7 +14,8 @@ rounding errs in the same direction.
 
 The chain from a batch to its loss, read from the shapes of the parameters: ROUNDINGS_PER_TENSOR in
 the format that activations are kept in (see `formats`), and as many in the format of accumulation
-as the inner products have terms. The backward pass is two such chains (for
+as the inner products have terms; and as many of the batch, and of the loss, where their formats may
+be coarser than all of these. The backward pass is two such chains (for
 activations and for weights), so every further step adds three. The losses of both runs may err, and
 a loss that training has made small is a difference of numbers that stayed large: of a squared error
 that shrank from L to l the relative error grows by sqrt(L / l).
@@ -66,7 +67,7 @@ def error(run: Formats, *, steps_after: int) -> float:
         ROUNDINGS_PER_TENSOR * unit**2 + terms * min(unit, FLOAT32) ** 2
         for unit, terms in zip(run.layers, run.terms, strict=True)
     )
-    variance += ROUNDINGS_PER_TENSOR * run.loss**2
+    variance += ROUNDINGS_PER_TENSOR * (run.loss**2 + run.batch**2)
     return _factor(variance * (1 + CHAINS_PER_STEP * steps_after))
 
 
@@ -101,7 +102,9 @@ def movement_bound(*runs: Formats, size: float, moved: float) -> float:
     """
     if not moved:
         return math.inf
-    computed = max(half_of_digits(*runs), sum(error(run, steps_after=1) for run in runs))
+    # Gradients of what was rounded in the format of a batch cancel like others.
+    half = max(half_of_digits(*runs), *(math.sqrt(2 * run.batch) for run in runs))
+    computed = max(half, sum(error(run, steps_after=1) for run in runs))
     return computed + storing_bound(*runs, size=size) / moved
 
 

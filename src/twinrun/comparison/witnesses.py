@@ -45,6 +45,9 @@ class Witness:
     """The same in the finest of the formats that the network consists of."""
     is_common: bool = True
     """Whether most of what is apart is: of updates, half of the elements that moved."""
+    turns: bool = False
+    """Whether that may be steps by chance: of updates, a quarter of the elements that moved do not
+    go the same way. Of those that rounding decides one in two does not."""
 
     @property
     def excess(self) -> float:
@@ -165,12 +168,11 @@ def by_updates(runs: Diverging) -> list[Witness]:
     # A sample is taken after each step: of the first one nothing tells how far it moved them.
     before = max(step - 1, 0)
     for index in range(before + 1, min(step + STEPS_LOOKED_AT, len(steps))):
-        numbers = steps["step"].to_numpy()[[before, index, index]]
-        start, left, right = (
-            _sample_after(arrays, int(number))
-            for arrays, number in zip((samples[0], *samples), numbers, strict=True)
+        numbers = steps["step"].to_numpy()[[before, index]]
+        (start, left), (begun, right) = (
+            [_sample_after(arrays, int(number)) for number in numbers] for arrays in samples
         )
-        if start is None or left is None or right is None:
+        if start is None or left is None or begun is None or right is None:
             continue
         moved = float(np.linalg.norm(left - start))
         apart = float(np.linalg.norm(right - left))
@@ -187,8 +189,10 @@ def by_updates(runs: Diverging) -> list[Witness]:
             least += rounding.storing_bound(*runs.finest, size=size) / (moved or 1)
         # With a bound like this the parameters hide any update.
         if np.isfinite(apart) and moved and bound < 1:
-            way = np.abs(left - start)
-            further = np.abs(right - left)[way > 0] > bound * way[way > 0]
+            way, other = left - start, right - begun
+            has_moved = way != 0
+            further = np.abs(right - left)[has_moved] > bound * np.abs(way)[has_moved]
+            turned = (np.sign(other) != np.sign(way))[has_moved]
             looked.append(
                 Witness(
                     of="updates",
@@ -196,6 +200,7 @@ def by_updates(runs: Diverging) -> list[Witness]:
                     bound=bound,
                     least=least,
                     is_common=float(further.mean()) > 1 / 2,
+                    turns=float(turned.mean()) >= 1 / 4,
                 )
             )
     return looked

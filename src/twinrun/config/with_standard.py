@@ -5,7 +5,7 @@ trained, or where the data is from, is his own, even if one of ours has its name
 from ours. A sweep of his own workloads does not take the number of epochs from the sweep of ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,4 +82,28 @@ def merged(files: Sequence[str | Path]) -> tuple[dict[str, Any], list[str]]:
         except (WorkflowError, RecursionError, OSError, ValueError) as error:
             # Without mistakes of ours it is what Snakemake alone refuses.
             raise TwinrunError("\n".join(mistakes) or f"{file}: {sentence_of(error)}") from error
-    return with_standard(theirs), mistakes
+    return with_standard(theirs), mistakes or [*_dropped(files)]
+
+
+def mistakes_in(files: Sequence[str | Path]) -> list[str]:
+    """Return a sentence for each thing that is not what it looks like, in a file or in all of them.
+
+    Args:
+        files: in the order in which they are united.
+    """
+    return [m for file in files for m in mistakes_of(file)] or [*_dropped(files)]
+
+
+def _dropped(files: Sequence[str | Path]) -> Iterator[str]:
+    given: dict[str, str | Path] = {}  # the last file that gives a workload hyperparameters
+    for file in files:
+        entries = load_configfile(Path(file)).get("workloads")
+        for name, entry in entries.items() if isinstance(entries, Mapping) else ():
+            found = entry.get("hyperparameters", {}) if isinstance(entry, Mapping) else {}
+            if found is None and name in given:
+                yield (
+                    f"workloads.{name}.hyperparameters: has no value in {file}, by which those of "
+                    f"{given[name]} would be dropped; leave the key out there"
+                )
+            elif found:
+                given[name] = file

@@ -70,9 +70,10 @@ def check_same_parameters(module: pl.LightningModule, workers: Workers, when: st
                     f"worker draws random numbers of its own in its steps, so that none may be "
                     f"drawn there for weights or gradients (noise in a hook or an optimizer); and "
                     f"neither the optimizer's step, nor a change of weights in the forward pass "
-                    f"(max_norm of an embedding, say), nor gradients that a module computes by "
-                    f"itself (by torch.autograd.grad, or by a backward pass of its own: nothing "
-                    f"sums them over the workers; say self.manual_backward(loss) for "
+                    f"(max_norm of an embedding, say), nor a hook that goes by a shard's loss or "
+                    f"batch (another rate, gradients left out), nor gradients that a module "
+                    f"computes by itself (by torch.autograd.grad, or by a backward pass of its "
+                    f"own: nothing sums them over the workers; say self.manual_backward(loss) for "
                     f"loss.backward()) may depend on a worker's shard"
                 )
 

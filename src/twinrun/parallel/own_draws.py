@@ -10,7 +10,7 @@ not repeat itself in every shard.
 
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader
 
 from twinrun.parallel.drawn_for_samples import DrawnForSamples
 from twinrun.parallel.drawn_in_steps import DrawnInSteps
+from twinrun.parallel.joined_logs import is_users
 from twinrun.parallel.same_data import check_same_data
 from twinrun.parallel.workers import Workers
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
@@ -85,6 +86,9 @@ class OwnDraws(pl.Callback):
 
         vars(loop)["advance"] = in_own_numbers
         self.drawn.watch(trainer)
+        for owner in (pl_module, *vars(trainer)["callbacks"]):
+            if is_users(owner.on_train_batch_start):  # each look takes time
+                vars(owner)["on_train_batch_start"] = self._once(owner.on_train_batch_start)
         validation = loop.epoch_loop.val_loop
         validate = validation.run
 
@@ -109,6 +113,13 @@ class OwnDraws(pl.Callback):
     ) -> None:
         """End the part of a step that draws for samples."""
         self.drawn.begin_backward()
+
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
+    ) -> None:
+        """End what is drawn for a shard; by hand a step may compute more behind an update."""
+        if pl_module.automatic_optimization:
+            self.drawn.end_step()
 
     def prepare(self, loader: DataLoader, trainer: pl.Trainer) -> None:
         """Have a loader of shards make its iterators, with their data workers, by own numbers."""
@@ -189,6 +200,16 @@ class OwnDraws(pl.Callback):
         with isolate_rng(include_cuda=False):
             restore_rng_states(states)
             self._own = _states()
+
+    def _once(self, hook: Callable[..., object]) -> Callable[..., object]:
+        """Return a hook of whose draws nothing is noted: each worker draws for the mini-batch."""
+
+        @functools.wraps(hook)
+        def once(*arguments: Any) -> object:
+            with self.drawn.once():
+                return hook(*arguments)
+
+        return once
 
     def _go_apart(self) -> None:
         _set_states(self._own)

@@ -2,6 +2,7 @@
 
 import dis
 import inspect
+import types
 from collections.abc import Callable
 
 
@@ -22,11 +23,21 @@ def reads(hook: Callable[..., object], position: int, *, but: str) -> bool:
     if code is None or not parameters:
         return True
     name = parameters[min(position, len(parameters) - 1)]
-    steps = [(step.opname, step.argval) for step in dis.get_instructions(code)]
-    for number, (done, loaded) in enumerate(steps):
-        # One instruction of Python 3.13 may load two of them.
-        names = loaded if isinstance(loaded, tuple) else (loaded,)
-        is_key = steps[number + 1 : number + 3] == [("LOAD_CONST", but), ("BINARY_SUBSCR", None)]
-        if done.startswith("LOAD_") and name in names and not (is_key and loaded == name):
-            return True
-    return False
+    # How this Python asks for a key: versions have other instructions for it.
+    asked = compile(f"{name}[{but!r}]", "", "eval")
+    first = next(index for index, (_, names) in enumerate(_steps(asked)) if name in names)
+    key = _steps(asked)[first + 1 : first + 3]
+    steps = _steps(code)
+    return any(
+        # One instruction of Python 3.13 may name two variables, the last of which it leaves.
+        name in names[:-1] or (name in names[-1:] and steps[number + 1 : number + 3] != key)
+        for number, (_, names) in enumerate(steps)
+    )
+
+
+def _steps(code: types.CodeType) -> list[tuple[str, tuple[object, ...]]]:
+    """Return each instruction with what it names."""
+    return [
+        (step.opname, step.argval if isinstance(step.argval, tuple) else (step.argval,))
+        for step in dis.get_instructions(code)
+    ]

@@ -195,6 +195,8 @@ def seen_of_parts(
 
 def _no_means(module: torch.nn.Module, setting: str, part: str) -> Iterator[str]:
     """Say which layers of torch's may make of samples what is no mean over them."""
+    # Which of them steps call is not watched. A hook would be pickled with a loss that is among the
+    # hyperparameters, and cut a graph that the module compiles; it does not see `loss.forward`.
     # By number, as a layer may have several names, of which the first is told.
     layers = {id(layer): (name, layer) for name, layer in reversed([*_layers(module)])}.values()
     embeddings = torch.nn.Embedding | torch.nn.EmbeddingBag

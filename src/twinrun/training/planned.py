@@ -18,6 +18,8 @@ from twinrun.wording import shown
 
 Made = TypeVar("Made")
 
+RETURNED = "it returned "  # of a function, what is not what its place needs
+
 
 class Planned(Generic[Made]):
     """One of a workload's two: the objects among its arguments are made, then it."""
@@ -62,7 +64,7 @@ class Planned(Generic[Made]):
             if issubclass(self._base, pl.LightningDataModule):
                 cure = cure or "; `LightningDataModule.from_datasets(...)` makes one of datasets"
             raise TwinrunError(
-                f"{self._source}: it returned {what}, where a pytorch_lightning."
+                f"{self._source}: {RETURNED}{what}, where a pytorch_lightning."
                 f"{self._base.__name__} is needed{cure}"
             )
         return built

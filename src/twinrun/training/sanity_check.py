@@ -20,6 +20,9 @@ from twinrun.values_inside import values_in
 from twinrun.wording import some
 
 REMEDY = "say `trainer: {num_sanity_val_steps: 2}`, Lightning's default, to train as such a script"
+# By these a name that is put together may ask for any attribute.
+_BY_TEXT = {"getattr", "vars", "__dict__", "__getattribute__", "getmembers", "eval", "exec"}
+_BY_TEXT |= {"attrgetter", "__getstate__"}
 _OF_OTHERS = ("pytorch_lightning.", "lightning.", "twinrun.")
 
 
@@ -75,7 +78,9 @@ class SanityCheck(pl.Callback):
             found = original()
             after = self._state(trainer, module)
             every = dict.fromkeys([*before, *after])
-            if changed := [name for name in every if before.get(name) != after.get(name)]:
+            changed = [name for name in every if before.get(name) != after.get(name)]
+            unread = _unread(trainer, module) if changed else ()
+            if changed := [name for name in changed if name not in unread]:
                 self._note(f"validation changes {some(changed)}")
             return found
 
@@ -106,3 +111,19 @@ class SanityCheck(pl.Callback):
             with suppress(Exception):  # an object of a user's may refuse to be looked at
                 found |= {name: fingerprint_tree(value) for name, value in values_in(item, path)}
         return found
+
+
+def _unread(trainer: pl.Trainer, module: pl.LightningModule) -> set[str]:
+    """Name the module's own attributes that no code of a training reads, as far as names tell.
+
+    What validation leaves there may be looked at after the training.
+    """
+    reached = ReachedCode(trainer, module)
+    asked = {name for of in reached.names.values() for names in of.values() for name in names}
+    # Code of an installed class that is no part of Lightning's is not read.
+    others = set(type(module).__mro__) - set(pl.LightningModule.__mro__)
+    is_read = all(kind.__name__ in reached.names for kind in others)
+    if reached.is_cut_short or asked & _BY_TEXT or not is_read:
+        return set()
+    own = {name for name in own_of_module(module) if not hasattr(pl.LightningModule, name)}
+    return own - asked

@@ -1,0 +1,57 @@
+"""Whether the settings in which two runs differ do no more, by what they are, than choose kernels.
+
+Threads, layouts, instruction sets and compilers compute the same sums in another order or format.
+How far a step enlarges that, the model of `rounding` does not know: one of a line search is twenty
+updates, a second difference divides by the square of a small step, the direction of an adversarial
+example is that of a gradient which is rounding, and a student that begins as its teacher has no
+other gradients. So no distance shows that such a change computed something else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from twinrun.process.machine import ARITHMETIC
+from twinrun.run_files import variant_of
+from twinrun.run_records import RunManifest
+
+_KERNELS = {
+    *("accelerator", "threads", "deterministic", "precision", "compile", "layout", "optimizer"),
+    "cuda_graph",
+}
+_PARTS = {"devices", "accumulate"}
+# The order of sets, arguments of the Trainer, and whatever a library that is preloaded does.
+_MORE = ("PYTHONHASHSEED", "PL_TRAINER_", "LD_PRELOAD")
+SO_FAR = (
+    "the setting chooses how the same sums are computed, and a step may enlarge rounding so far "
+    "(a line search, a small difference that is divided by, a gradient that is rounding)"
+)
+"""Why what goes beyond the model's bounds is doubted."""
+
+
+def are_same_sums(first: RunManifest, other: RunManifest) -> bool:
+    """Say whether nothing but how sums are computed was changed, as far as the runs know.
+
+    Args:
+        first: a finished run.
+        other: another, of the same training but for settings.
+    """
+    before, now = asdict(variant_of(first)), asdict(variant_of(other))
+    changed = {name for name in now if now[name] != before[name]}
+    variables = _variables(before["environment"], now["environment"])
+    if first["seed"] != other["seed"] or not changed:
+        return False
+    if not all(name.startswith(ARITHMETIC) and not name.startswith(_MORE) for name in variables):
+        return False
+    # A mean over parts is the mean, but for what the parts have of their own.
+    parts = changed & _PARTS
+    return changed <= {*_KERNELS, "environment", *parts} and not (parts and _in_parts(other))
+
+
+def _variables(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    return {name for name, _ in before.items() ^ now.items()}
+
+
+def _in_parts(run: RunManifest) -> bool:
+    """Say whether a run computes parts of mini-batches otherwise, or nobody knows."""
+    actual = run["actual"]
+    return actual is None or actual["batch_norm"] != "none" or bool(run["departures"])
