@@ -31,7 +31,7 @@ from twinrun.checkpoint.stream_position import (
     telling_data,
     told_anew,
 )
-from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS
+from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
 from twinrun.containers import entries, is_container, size_of, without_faceless
 from twinrun.generators import GENERATORS
@@ -97,9 +97,8 @@ def changed_attributes(
         else:
             late = LATE if key not in before else ""
             more = late if owner != "module" else class_in(value)
-            refused.append(
-                f"{called} changes while the training runs, and no checkpoint holds it{more}"
-            )
+            why = "changes while the training runs, and no checkpoint holds it"
+            refused.append(f"{called} {why}{more}")
     return plain, refused
 
 
@@ -133,7 +132,7 @@ def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
     for owner in (*others, *parts_of(loaders_of(trainer))):
         for name, value in getattr(owner, "__dict__", {}).items():
             # Itself alone: of data there may be much inside.
-            for handle in islice(handles(value, LIBRARIES), 1):
+            for handle in islice(handles(value, LIBRARIES), name not in WRAPPED):
                 found.setdefault(handle, []).append(f"{type(owner).__name__}.{name}")
     return found
 
