@@ -333,3 +333,46 @@ def test_a_loader_that_does_not_use_it_up_is_found_out(tmp_path):
     fit(tmp_path, KeepsStartData, kill=8, in_epoch=every(1), max_epochs=3)
     with pytest.raises(TwinrunError, match="start is not as it was"):
         fit(tmp_path, KeepsStartData, max_epochs=3)
+
+
+class Leaves(CountsBatches):
+    """Says what it counts, and nothing of a table that the module makes stronger."""
+
+    def __init__(self, size=70):
+        super().__init__(size)
+        self.table, self.about = {"level": torch.zeros(1)}, {"name": "points"}
+
+    def collate(self, rows):
+        inputs, targets = super().collate(rows)
+        return inputs * (1 + self.table["level"]), targets
+
+
+class SaysItsTable(Leaves):
+    def state_dict(self):
+        return {**super().state_dict(), "level": self.table["level"].clone()}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.table["level"].copy_(state["level"])
+
+
+class RaisesOfData(Restless):
+    def on_train_epoch_end(self):
+        self.trainer.datamodule.table["level"] += 0.1
+
+
+def test_what_a_data_module_does_not_say_is_looked_at(tmp_path):
+    """Red before: what it said of itself was taken for all that it holds."""
+    _, _, said = fit(tmp_path, Leaves, RaisesOfData, minutes=0)
+    assert said == [
+        "no checkpoints are written: Leaves.table['level'] changes while the training runs, and no "
+        "checkpoint holds it"
+    ]
+
+
+def test_what_a_data_module_says_is_resumed(tmp_path):
+    told = {"data": SaysItsTable, "module": RaisesOfData, "minutes": 0}
+    whole, _, _ = fit(tmp_path / "whole", **told)
+    fit(tmp_path / "killed", kill=8, **told)
+    found, at, said = fit(tmp_path / "killed", **told)
+    assert (at, said, found == whole) == ([5], [], True)

@@ -223,14 +223,12 @@ class DataLooks:
             if [each for each in keys if each in known] != [each for each in known if each in keys]:
                 yield f"{key[1]} {why}"
         for key, (_, length) in now.lengths.items():
-            known = self.lengths[key][1] if key in self.lengths else None
-            if key in now._filled:  # another number of entries is none
-                is_changed = known is not None and known.entries == length.entries
-                is_changed = is_changed and known.is_other(length)
-            elif known is not None:
-                is_changed = known.is_other(length)
-            else:  # it was a shorter one
-                is_changed = id(length.container) in self.seen
+            known, is_filled = self.lengths.get(key), key in now._filled
+            if known is None:  # it was a shorter one
+                is_changed = not is_filled and id(length.container) in self.seen
+            else:
+                is_collected = is_filled and known[1].entries != length.entries
+                is_changed = not is_collected and known[1].is_other(length)
             if is_changed:
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):
