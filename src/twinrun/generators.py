@@ -13,7 +13,13 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.containers import is_faceless
 
-GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+GENERATORS = (
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    random.Random,
+    torch.Generator,
+)
 
 
 def state_of(value: object) -> object | None:
@@ -22,6 +28,8 @@ def state_of(value: object) -> object | None:
         return value.get_state()
     if isinstance(value, np.random.Generator):
         return copy.deepcopy(value.bit_generator.state)
+    if isinstance(value, np.random.BitGenerator):
+        return copy.deepcopy(value.state)
     if isinstance(value, np.random.RandomState):
         return value.get_state()
     if isinstance(value, random.Random):
@@ -35,6 +43,9 @@ def state_in_a_word(value: object) -> str | None:
     state = state_of(value)
     if isinstance(state, torch.Tensor):
         state = state.numpy().tobytes()
+    numpys = getattr(value, "bit_generator", value)
+    if isinstance(numpys, np.random.BitGenerator):  # it may have begun others, which it counts
+        state = state, getattr(numpys.seed_seq, "n_children_spawned", 0)
     return None if state is None else xxhash.xxh3_64_hexdigest(pickle.dumps(state))
 
 
@@ -51,6 +62,8 @@ def set_state(value: object, state: object) -> None:
         value.set_state(state)
     elif isinstance(value, np.random.Generator) and isinstance(state, dict):
         value.bit_generator.state = copy.deepcopy(state)
+    elif isinstance(value, np.random.BitGenerator) and isinstance(state, dict):
+        value.state = copy.deepcopy(state)
     elif isinstance(value, np.random.RandomState) and isinstance(state, tuple):
         value.set_state(state)
     elif isinstance(value, random.Random) and isinstance(state, tuple):

@@ -59,9 +59,10 @@ def saves_itself(value: object) -> TypeGuard[SavesItself]:
 def content_of(value: object, *, is_sought: bool = False) -> str | None:
     """Write down an object of a class of the standard library, or derived from one, as pickle does.
 
-    A date, a pattern, an `itemgetter`, an array, a buffer in memory: each may be written to, or
-    exchanged for another one. Nothing is returned of what is no such, of more than 64 MiB, or
-    cannot be pickled, as a lock.
+    Also NumPy's `SeedSequence`, which counts what it has spawned. A date, a pattern, an
+    `itemgetter`, an array, a buffer in memory: each may be written to, or exchanged for another
+    one. Nothing is returned of what is no such, of more than 64 MiB, or cannot be pickled, as a
+    lock.
 
     Args:
         value: the object.
@@ -78,7 +79,8 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     if is_file or isinstance(value, _OTHERS) or is_container(value) or is_hidden_iterator(value):
         return None
     bases = {base.__module__ for base in type(value).__mro__[:-1]} - _STATELESS
-    if sys.stdlib_module_names.isdisjoint(base.partition(".")[0] for base in bases):
+    is_seed = isinstance(value, np.random.SeedSequence)
+    if not is_seed and sys.stdlib_module_names.isdisjoint(each.partition(".")[0] for each in bases):
         return None
     try:
         if sys.getsizeof(value) > MOST_BYTES:

@@ -14,7 +14,9 @@ import threading
 import weakref
 
 import kept_outside.counts
+import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from kept_outside import counts as aliased
 from resumed import assert_resumed, fit
@@ -26,6 +28,7 @@ PICKS = operator.itemgetter(0)
 LOCAL, CONTEXT = threading.local(), contextvars.ContextVar("context", default=0.0)
 WEAK = weakref.WeakKeyDictionary()
 BUFFER, ARRAY, COUNT = io.BytesIO(bytes(range(200))), array.array("d", [0.0] * 3), 0.0
+SEEDS, PARENT = np.random.SeedSequence(0), np.random.default_rng(0)
 LONG, LONG_DICT = [0.0] * 20, dict.fromkeys(range(20), 0.0)
 LONG_QUEUE, LONGER = collections.deque([0.0] * 20), [0.0] * 1000
 ORDERED = {"a": 0.1, "b": 0.5, "c": 0.9}
@@ -118,6 +121,14 @@ def read_on(module):
     return 1 + BUFFER.read(1)[0] / 100
 
 
+def spawned(module):
+    return 1 + np.random.default_rng(SEEDS.spawn(1)[0]).random()
+
+
+def spawned_by_a_generator(module):
+    return 1 + PARENT.spawn(1)[0].random()
+
+
 def in_an_array(module):
     ARRAY[1] += 0.1
     return 1 + ARRAY[1]
@@ -179,6 +190,8 @@ OUTSIDE = {
     of_a_context: f"{__name__}.CONTEXT.get() {CHANGES}",
     weakly_held: CHANGES,  # by a key without a name
     read_on: f"{__name__}.BUFFER {CHANGES}",
+    spawned: f"{__name__}.SEEDS {CHANGES}",
+    spawned_by_a_generator: f"{__name__}.PARENT {CHANGES}",
     in_an_array: f"{__name__}.ARRAY {CHANGES}",
     in_a_list: f"{__name__}.LONG[17] {CHANGES}",
     in_a_dictionary: f"{__name__}.LONG_DICT[17] {CHANGES}",
@@ -301,6 +314,95 @@ class PutsAnObject(Scaled):
         return 1 + self.hidden.kept.steps
 
 
+class Spawns(Scaled):
+    """Has a generator of its own for each step."""
+
+    def begin(self):
+        self.seeds = np.random.SeedSequence(0)
+
+    def scale(self):
+        return 1 + np.random.default_rng(self.seeds.spawn(1)[0]).random()
+
+
+class DrawsFromBits(Scaled):
+    def begin(self):
+        self.bits = {"own": np.random.PCG64(0)}
+
+    def scale(self):
+        return 1 + np.random.Generator(self.bits["own"]).random()
+
+
+class Bank(pl.Callback):
+    """Saves what it has given to the module, whose steps fill it."""
+
+    def __init__(self):
+        self.values = [0.0]
+
+    def on_fit_start(self, trainer, pl_module):
+        pl_module.values = self.values
+
+    def state_dict(self):
+        return {"values": [*self.values]}
+
+    def load_state_dict(self, state):
+        self.values[:] = state["values"]
+
+
+class FillsABank(Scaled):
+    values = None
+
+    def configure_callbacks(self):
+        return [Bank()]
+
+    def scale(self):
+        self.values[0] += 0.1
+        return 1 + self.values[0]
+
+
+class FillsData(Scaled):
+    """Fills what the data module saves."""
+
+    def on_train_start(self):
+        self.scores = self.trainer.datamodule.scores
+
+    def scale(self):
+        self.scores += 0.1
+        return 1 + self.scores[0]
+
+
+class Scores(Points):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.scores = torch.zeros(2)
+
+    def state_dict(self):
+        return {"scores": self.scores}
+
+    def load_state_dict(self, state):
+        self.scores.copy_(state["scores"])
+
+
+class Refers(pl.Callback):
+    """Holds the module and its data, and nothing of their own."""
+
+    def on_fit_start(self, trainer, pl_module):
+        self.module, self.data = pl_module, trainer.datamodule
+
+
+class IsReferredTo(Scaled):
+    """Holds what the data module has, which stays as it is, and counts."""
+
+    def configure_callbacks(self):
+        return [Refers()]
+
+    def on_train_start(self):
+        self.inputs, self.counts = self.trainer.datamodule.inputs, [0.0]
+
+    def scale(self):
+        self.counts[0] += 0.1
+        return 1 + self.counts[0] + self.inputs[0, 0] / 100
+
+
 SHARED = "changes, and is shared with another attribute or tensor"
 ATTRIBUTES = {
     HidesAMetric: f"HidesAMetric.metrics {CHANGES} (it holds an object of class MeanMetric)",
@@ -310,6 +412,8 @@ ATTRIBUTES = {
     SharesWithALayer: f"SharesWithALayer.values {SHARED} (hidden.kept)",
     PutsAnObject: f"Linear.kept {CHANGES}",
     Picks: f"Picks.pick {CHANGES}",
+    Spawns: f"Spawns.seeds {CHANGES}",
+    DrawsFromBits: "DrawsFromBits.bits is a random number generator (numpy's PCG64)",
     Finds: f"Finds.pattern {CHANGES}",
     HasALongList: f"HasALongList.moments {CHANGES} (it holds an object of class date)",
     TrainsATensor: f"TrainsATensor.shift {SHARED} (TrainsATensor.own)",
@@ -321,6 +425,17 @@ def test_an_attribute_that_is_exchanged_is_refused_by_name(tmp_path, module):
     """Red before: the resumed training ended in other bits."""
     _, _, said = fit(tmp_path, Points, module, minutes=0, max_epochs=2)
     assert said == [f"no checkpoints are written: {ATTRIBUTES[module]}"]
+
+
+@pytest.mark.parametrize(
+    ("module", "data", "name", "by"),
+    [(FillsABank, Points, "values", Bank), (FillsData, Scores, "scores", Scores)],
+)
+def test_what_a_callback_or_data_have_too_is_refused_by_name(tmp_path, module, data, name, by):
+    """Red before: a resumed training had two copies of it."""
+    _, _, said = fit(tmp_path, data, module, minutes=0, max_epochs=2)
+    shared = f"{module.__name__}.{name} {SHARED} ({by.__name__}.{name})"
+    assert said == [f"no checkpoints are written: {shared}"]
 
 
 class Dated(Scaled):
@@ -344,9 +459,10 @@ class Patient(Scaled):
 
     def begin(self):
         self.pick, self.lock = operator.itemgetter(0), threading.Lock()
-        self.log_of_file = logging.getLogger(__name__)
+        self.log_of_file, self.seeds = logging.getLogger(__name__), np.random.SeedSequence(0)
 
     def scale(self):
+        np.random.default_rng(self.seeds.generate_state(1))
         self.log_of_file.debug("a step")
         with self.lock:
             return 1 + self.pick([0.1]) + len(MANY_TEXTS) / 1000
@@ -366,6 +482,6 @@ class PutsOnALayer(Scaled):
         return 1 + self.hidden.heat + sum(self.output.history)
 
 
-@pytest.mark.parametrize("module", [Dated, Patient, PutsOnALayer])
+@pytest.mark.parametrize("module", [Dated, Patient, PutsOnALayer, IsReferredTo])
 def test_moments_are_kept_and_what_stays_as_it_is_does_not_matter(tmp_path, module):
     assert_resumed(tmp_path, [3, 6], kills=[4, 7], module=module)

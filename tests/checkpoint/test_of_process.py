@@ -109,6 +109,25 @@ class Stage(Dataset):
         return values[:4], values[4:]
 
 
+class FolderOfStages(Stages):
+    """Keeps the path of a folder, in which there is one for training."""
+
+    def path(self, stage):
+        path = Path(tempfile.mkdtemp()) / "train" / "stage.npy"
+        path.parent.mkdir()
+        return path
+
+    def train_dataloader(self):
+        path = self.stages[self.trainer.current_epoch]
+        return DataLoader(InFolder(path.parent.parent), 16, shuffle=True)
+
+
+class InFolder(Stage):
+    def __getitem__(self, row):
+        values = torch.from_numpy(np.load(self.path / "train" / "stage.npy")[row])
+        return values[:4], values[4:]
+
+
 class Named(InAFolder):
     def train_dataloader(self):
         loader = super().train_dataloader()
@@ -124,13 +143,13 @@ def test_the_cure_of_what_a_process_has_anew_is_named(tmp_path):
         fit(tmp_path, **told)
 
 
-@pytest.mark.parametrize("data", [Stages, DrawnStages])
+@pytest.mark.parametrize("data", [Stages, DrawnStages, FolderOfStages])
 def test_another_file_in_the_temporary_folder_is_another_one(tmp_path, monkeypatch, data):
     """Red before: resumed in silence, in other bits: any name of eight letters was a drawn one."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     told = {"data": data, "module": Small, "minutes": 0}
     fit(tmp_path / "run", kill=7, **told)
-    with pytest.raises(TwinrunError, match=r"Stage.path is another one in the loaders"):
+    with pytest.raises(TwinrunError, match=r"(Stage|InFolder).path is another one in the loaders"):
         fit(tmp_path / "run", **told)
 
 
@@ -144,6 +163,18 @@ def test_what_is_chosen_stays_as_it_is(value):
 def test_a_random_name_in_a_list_may_be_a_samples():
     name = str(uuid.uuid4())
     assert content_without_process(name, is_inside=True) == repr(name)
+
+
+def test_another_file_in_a_folder_inside_is_another_one():
+    """Red before: of a folder of folders nothing was looked at."""
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder) / "train"
+        inside.mkdir()
+        seen = [without_process(folder)]
+        for text in ("a", "a", "b"):
+            (inside / "x.txt").write_text(text)
+            seen.append(without_process(folder))
+    assert [seen.index(each) for each in seen] == [0, 1, 1, 3]
 
 
 def test_a_folder_that_was_there_before_is_looked_at(tmp_path, monkeypatch):

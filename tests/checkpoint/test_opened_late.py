@@ -53,6 +53,29 @@ class Shaped(Opened):
         return super().__getitem__(index)
 
 
+class Archive(Mapped):
+    """Reads from an archive, which refuses to say of which class a part of it is."""
+
+    def __init__(self, file, data):
+        super().__init__(file, data)
+        np.savez(f"{file}.npz", rows=data.inputs.numpy())
+        self.archive = np.load(f"{file}.npz")
+
+    def __getitem__(self, index):
+        return torch.from_numpy(self.archive["rows"][index]), self.targets[index]
+
+
+class LateArchive(Archive):
+    def __init__(self, file, data):
+        super().__init__(file, data)
+        self.archive = None
+
+    def __getitem__(self, index):
+        if self.archive is None:
+            self.archive = np.load(f"{self.file}.npz")
+        return super().__getitem__(index)
+
+
 def of(kind, folder):
     class MappedData(Points):
         def train_dataloader(self):
@@ -63,7 +86,7 @@ def of(kind, folder):
 
 
 @pytest.mark.parametrize("options", [{"kills": [8]}, {"kills": [7], "minutes": 0}])
-@pytest.mark.parametrize("kind", [Mapped, Opened])
+@pytest.mark.parametrize("kind", [Mapped, Opened, Archive, LateArchive])
 def test_a_file_that_is_opened_late_to_be_read_is_no_reason(tmp_path, options, kind):
     """Red before: no checkpoint was written."""
     at = [5] if "minutes" in options else [7]

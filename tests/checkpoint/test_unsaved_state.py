@@ -155,6 +155,26 @@ class WaitsForItsState(AveragesAll):
         return super().state_dict() if self.count else {}
 
 
+class WaitsAndCounts(Averages):
+    """Has no state before there is an average, and counts by then."""
+
+    def change(self):
+        self.count += 1
+
+    def state_dict(self):
+        return {} if self.average is None else {"average": self.average, "count": self.count}
+
+
+class NeverHasAState(Averages):
+    """Says that nothing is to be kept, and loads nothing."""
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state_dict):
+        pass
+
+
 class SaysAllByItsDictionary(AveragesAll):
     def state_dict(self):
         return dict(self.__dict__)
@@ -172,6 +192,33 @@ class Derived(Averages):
         self.count = self.average["count"]
 
 
+class NestsACount(Averages):
+    """Saves the count of another object, and not its own."""
+
+    def __init__(self, *_):
+        super().__init__()
+        self.helper = SimpleNamespace(count=0)
+
+    def change(self):
+        self.count += 1
+        self.helper.count += 1
+
+    def state_dict(self):
+        return {"inner": vars(self.helper).copy()}
+
+    def load_state_dict(self, state_dict):
+        vars(self.helper).update(state_dict["inner"])
+
+
+class NestsBoth(NestsACount):
+    def state_dict(self):
+        return {"inner": {"helper": super().state_dict()["inner"], "count": self.count}}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict({"inner": state_dict["inner"]["helper"]})
+        self.count = state_dict["inner"]["count"]
+
+
 class StopsAndSaysSo(StopsAndCounts):
     def state_dict(self):
         return {**super().state_dict(), "mine": 1}
@@ -186,6 +233,10 @@ class StopsAndSaysSo(StopsAndCounts):
         (AveragesANetwork, ["of.updates"]),
         (AveragesANetworkAndSaysSo, []),
         (WaitsForItsState, []),
+        (WaitsAndCounts, ["count"]),
+        (NeverHasAState, []),
+        (NestsACount, ["count"]),
+        (NestsBoth, []),
         (SaysAllByItsDictionary, []),
         (Derived, []),
         (StopsAndSaysSo, ["seen"]),
@@ -224,3 +275,21 @@ def test_only_what_a_callback_keeps_and_nobody_saves_is_named(kind, names):
         is_own = "no state_dict" not in sentence
         assert ("returns {}" if not is_own else "the state_dict does not hold it") in sentence
         assert is_own == ("state_dict" in vars(kind) or isinstance(callback, Averages))
+
+
+@pytest.mark.parametrize(("name", "is_left_out"), [("min_delta", True), ("patience", False)])
+def test_what_a_callback_of_lightnings_was_given_may_change_if_it_saves_that(name, is_left_out):
+    """Red before: a resumed training had what it was given at first."""
+    callback = pl.callbacks.EarlyStopping("loss")
+    trainer = SimpleNamespace(
+        callbacks=[callback],
+        lightning_module=pl.LightningModule(),
+        optimizers=[],
+        lr_scheduler_configs=[],
+    )
+    before = states_of_callbacks(trainer)
+    setattr(callback, name, getattr(callback, name) + 1)
+    callback.wait_count += 1
+    found = list(changed_callbacks(before, states_of_callbacks(trainer)))
+    why = "changes while the training runs, and the state_dict does not hold it"
+    assert found == [f"EarlyStopping.{name} {why}"] * is_left_out

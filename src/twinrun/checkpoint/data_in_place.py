@@ -27,7 +27,13 @@ from twinrun.checkpoint.reached import (
     reached,
 )
 from twinrun.checkpoint.refusals import generators_of
-from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of, told_alone
+from twinrun.checkpoint.stream_position import (
+    Stateful,
+    is_stream,
+    names_told,
+    parts_of,
+    told_alone,
+)
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped
 from twinrun.containers import is_hidden_iterator, is_really, without_faceless
@@ -46,16 +52,19 @@ class Told:
     """What loaders, samplers, datasets say themselves, or what is seen of them elsewhere."""
 
     def __init__(self, parts: Sequence[object]) -> None:
+        stateful = [part for part in parts if isinstance(part, Stateful)]
         # These say where they are, and are asked for it; of what they wrap they may say nothing.
-        self.values = {
-            id(value)
-            for part in parts
-            if isinstance(part, Stateful)
+        self._names = {id(part): names_told(part) for part in stateful}
+        held = [
+            (id(value), self._is_told(part, name))
+            for part in stateful
             for name, value in without_faceless(getattr(part, "__dict__", {})).items()
             if name not in WRAPPED
-        }
-        stateful = [part for part in parts if isinstance(part, Stateful)]
-        self._stateful = {id(each) for part in stateful for each in (part, *type(part).__mro__)}
+        ]
+        self.values = {value for value, is_told in held if is_told}
+        self._classes = {id(each) for part in stateful for each in type(part).__mro__}
+        self._stateful = {*self._classes, *self._names}
+        self._filled = {value for value, _ in held} | self._stateful
         # The attributes of a stream are seen as positions (see `stream_position`).
         self._parts = self._stateful | {id(part) for part in parts if is_stream(part)}
         # Plain values in a user's own parts are seen as attributes (see `plain_attributes`).
@@ -64,7 +73,17 @@ class Told:
 
     def says(self, found: Found) -> bool:
         """Say whether a part that says itself where it is holds it."""
-        return id(found.owner) in self._stateful or id(found.owner) in self.values
+        owner = id(found.owner)
+        is_said = owner in self._names and self._is_told(found.owner, found.name)
+        return is_said or owner in self._classes or owner in self.values
+
+    def _is_told(self, part: object, called: str) -> bool:
+        names = self._names[id(part)]
+        return names is None or called.rpartition(".")[2] in names
+
+    def may_fill(self, found: Found) -> bool:
+        """Say whether a part that says itself where it is may collect what it reads there."""
+        return id(found.owner) in self._filled
 
     def tells(self, found: Found) -> bool:
         """Say whether a number or a container is one of these."""
@@ -98,6 +117,7 @@ class DataLooks:
         self._told_anew = told_alone(loaders)
         self._of_library: set[tuple[int, str]] = set()
         self._mapped: set[tuple[int, str]] = set()
+        self._filled: set[tuple[int, str]] = set()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         module = trainer.lightning_module
@@ -105,10 +125,12 @@ class DataLooks:
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
-            is_told = told.tells(found)
+            is_told, may_fill = told.tells(found), told.may_fill(found)
+            if may_fill:
+                self._filled.add((id(found.owner), found.name))
             if isinstance(found.value, Holder):
                 if not told.says(found):
-                    self.held.add(found, may_come_late=is_told)
+                    self.held.add(found, may_come_late=is_told or may_fill)
             elif isinstance(found.value, Length) and told.says(found):
                 continue
             elif not (is_told and isinstance(found.value, PLAIN)):
@@ -193,7 +215,7 @@ class DataLooks:
         for key, (owner, value) in now.numbers.items():
             # As text, as a NaN is not itself.
             known = repr(self.numbers[key][1]) if key in self.numbers else None
-            is_new = known is None and self._was_there(key, owner)
+            is_new = known is None and key not in now._filled and self._was_there(key, owner)
             if (is_new or known is not None) and is_other(known, repr(value)):
                 yield f"{key[1]} {why}"
         for key, (_, keys) in now.orders.items():
@@ -201,10 +223,12 @@ class DataLooks:
             if [each for each in keys if each in known] != [each for each in known if each in keys]:
                 yield f"{key[1]} {why}"
         for key, (_, length) in now.lengths.items():
-            if key in self.lengths:
-                is_changed = self.lengths[key][1].is_other(length)
-            else:  # it was a shorter one
-                is_changed = id(length.container) in self.seen
+            known, is_filled = self.lengths.get(key), key in now._filled
+            if known is None:  # it was a shorter one
+                is_changed = not is_filled and id(length.container) in self.seen
+            else:
+                is_collected = is_filled and known[1].entries != length.entries
+                is_changed = not is_collected and known[1].is_other(length)
             if is_changed:
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):

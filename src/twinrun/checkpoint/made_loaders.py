@@ -124,6 +124,8 @@ def _content(found: Found, own: Mapping[int, str], sample: str) -> tuple[str | N
     """
     value = found.value
     if isinstance(value, Holder):
+        if is_really(value.value, PurePath):
+            return str(value.value), True
         return _kind_of(value.value), False
     if isinstance(value, Length):
         is_whole = not is_really(value.container, dict) and all(value.sample.plain)
@@ -141,6 +143,8 @@ def _content(found: Found, own: Mapping[int, str], sample: str) -> tuple[str | N
 def _alike(found: Found, sample: str) -> str:
     """Write down what was found without what belongs to the process; nothing if nothing does."""
     value = found.value
+    if isinstance(value, Holder) and is_really(value.value, PurePath):
+        return without_process(str(value.value))
     if isinstance(value, Length):
         if (alike := without_process(sample)) == sample:
             return ""

@@ -10,6 +10,8 @@ import re
 import tempfile
 import time
 import uuid
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +79,8 @@ def _content_of(path: Path) -> str:
     """Write down where a file begins and ends; of a folder those of its first files."""
     content = xxhash.xxh3_64()
     try:
-        inside = sorted(path.iterdir())[:_MOST_FILES] if path.is_dir() else [path]
-        files = [file for file in inside if file.is_file()]
+        found = _files_in(path) if path.is_dir() else iter([path])
+        files = [file for file in islice(found, _MOST_FILES) if file.is_file()]
         for file in files:
             size = file.stat().st_size
             with file.open("rb") as opened:
@@ -88,6 +90,13 @@ def _content_of(path: Path) -> str:
     except (OSError, ValueError):  # it is gone again, or no path
         return ""
     return f" {content.hexdigest()}" if files else ""
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder in their order, and then those of folders in it."""
+    for inside, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(inside, name) for name in sorted(names))
 
 
 @functools.cache

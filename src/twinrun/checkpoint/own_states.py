@@ -6,7 +6,9 @@ another one if the state is not the same without the attribute, or loading sets 
 """
 
 import copy
+import dis
 import functools
+import inspect
 import re
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -69,11 +71,12 @@ class OwnState:
         state = None
         with suppress(Exception):  # of whatever class
             state, self._found = _state_of(owner)
-        self.is_nothing = state == {}
+        # Of what loads one there is none yet.
+        self.is_nothing = state == {} and not _loads_a_state(owner)
         """Whether it says that nothing is to be kept."""
         self._keys: dict[str, list[set[str]]] = {}  # under which it has a value
         for path, seen in self._found.items():
-            self._keys.setdefault(seen, []).append(set(_keys_in(path)))
+            self._keys.setdefault(seen, []).append(set(keys_in(path)))
         self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()
 
     def says(self, name: str, seen: str, rest: str = "", times: int = 1) -> bool:
@@ -99,10 +102,11 @@ class OwnState:
         there = self._keys.get(seen, [])
         if seen.startswith(_MANY):
             return bool(there) and (any(name in keys for keys in there) or self._reads(name))
-        called = [name, *_keys_in(rest)]
+        called = [name, *keys_in(rest)]
         others = self._attributes - {*called}
         free = [keys for keys in there if keys.isdisjoint(others)]
-        if any(called[-1] in keys for keys in free):
+        # One of an object inside may be called alike.
+        if any(called[-1] in keys and keys.issubset(called) for keys in free):
             return True
         # Others are asked last, and as seldom as can be: a `state_dict` may write to a file.
         is_read = len(free) >= times and self._reads(name)
@@ -156,16 +160,33 @@ class OwnState:
         return other
 
 
+def _loads_a_state(owner: Any) -> bool:
+    """Say whether `load_state_dict` reads what it is given: that of Lightning's callbacks does not.
+
+    Of a class that does so an empty state is none that there is not yet: an average begins late.
+    """
+    code = getattr(inspect.unwrap(getattr(type(owner), "load_state_dict", len)), "__code__", None)
+    if code is None:
+        return True
+    given = {*code.co_varnames[1:], *code.co_cellvars}
+    # Newer versions of Python load two at once.
+    return any(
+        not given.isdisjoint(step.argval if isinstance(step.argval, tuple) else (step.argval,))
+        for step in dis.get_instructions(code)
+        if step.opname.startswith("LOAD_")
+    )
+
+
 def _state_of(owner: Any) -> tuple[object, dict[str, str]]:
     with isolate_rng():
         state = owner.state_dict()
     return state, dict(values_seen(state, ""))
 
 
-def _keys_in(path: str) -> list[str]:
+def keys_in(path: str) -> list[str]:
     """Return the names in a path.
 
-    >>> _keys_in("['ema'].rates[2]['a.b'][0]")
+    >>> keys_in("['ema'].rates[2]['a.b'][0]")
     ['ema', 'rates', 'a.b']
     """
     return [key or name for key, name in _KEY.findall(path)]
@@ -174,21 +195,22 @@ def _keys_in(path: str) -> list[str]:
 def names_of_state(owner: object) -> set[str] | None:
     """Return what the code of an object's state names; None if that may be any attribute."""
     bases = [base for base in type(owner).__mro__ if is_users(base.__module__)]
-    names = set(_named_by(bases))
+    functions = functions_behind(bases, _METHODS)
+    names = {name for function in functions for name in names_in(function.__code__)}
     # Of the code of a library nothing is read.
     return None if not bases or _ANY & names else names
 
 
-def _named_by(bases: Sequence[type]) -> Iterator[str]:
-    """Yield what the code of a state names, and that of methods and functions behind it."""
+def functions_behind(bases: Sequence[type], methods: Sequence[str]) -> Iterator[types.FunctionType]:
+    """Yield methods of classes, and the methods and functions that these name."""
     seen: set[int] = set()
-    left = [member for name in _METHODS for member in _members(bases, name)]
+    left = [member for name in methods for member in _members(bases, name)]
     while left:
         for function in functions_in(left.pop()):
             if isinstance(function, types.FunctionType) and id(function) not in seen:
                 seen.add(id(function))
+                yield function
                 names = set(names_in(function.__code__))
-                yield from names
                 left += [member for name in names for member in _members(bases, name)]
                 known = function.__globals__ if is_users(function.__module__) else {}
                 left += [known[name] for name in names & known.keys()]

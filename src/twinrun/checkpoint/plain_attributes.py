@@ -11,6 +11,7 @@ caches of it.
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from twinrun.checkpoint.stream_position import (
     telling_data,
     told_anew,
 )
-from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS
+from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
 from twinrun.containers import entries, is_container, size_of, without_faceless
 from twinrun.generators import GENERATORS
@@ -80,7 +81,7 @@ def changed_attributes(
         part = parts.get(path)
         # Of data the path is a number.
         called = name if owner != "module" else f"{type(part).__name__}.{name}"
-        value = None if part is None or owner != "module" else looked_at(part).get(name)
+        value = looked_at(part).get(name) if part is not None and owner == "module" else None
         if key in unseen:
             refused.append(f"{called} {unseen[key]}, and it may change while the training runs")
         elif key not in after and owner != "module":
@@ -96,9 +97,8 @@ def changed_attributes(
         else:
             late = LATE if key not in before else ""
             more = late if owner != "module" else class_in(value)
-            refused.append(
-                f"{called} changes while the training runs, and no checkpoint holds it{more}"
-            )
+            why = "changes while the training runs, and no checkpoint holds it"
+            refused.append(f"{called} {why}{more}")
     return plain, refused
 
 
@@ -116,7 +116,7 @@ def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[st
 
 
 def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
-    """Name what holds each memory: attributes, parameters, buffers and optimizers."""
+    """Name what holds each memory: attributes, parameters, buffers, optimizers, and others'."""
     module = trainer.lightning_module
     values: list[tuple[str, object]] = [*module.named_parameters(), *module.named_buffers()]
     for optimizer in trainer.optimizers:
@@ -128,6 +128,12 @@ def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
     for name, value in values:
         for handle in handles(value, LIBRARIES):
             found.setdefault(handle, []).append(name)
+    others = [*vars(trainer)["callbacks"], vars(trainer).get("datamodule")]
+    for owner in (*others, *parts_of(loaders_of(trainer))):
+        for name, value in getattr(owner, "__dict__", {}).items():
+            # Itself alone: of data there may be much inside.
+            for handle in islice(handles(value, LIBRARIES), name not in WRAPPED):
+                found.setdefault(handle, []).append(f"{type(owner).__name__}.{name}")
     return found
 
 
@@ -182,10 +188,7 @@ def graphs_held(module: pl.LightningModule) -> Iterator[str]:
 
 def tensors_of(part: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return a part's own parameters and buffers, by name: of both the flag may change."""
-    return {
-        **dict(part.named_parameters(recurse=False)),
-        **dict(part.named_buffers(recurse=False)),
-    }
+    return dict([*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)])
 
 
 def looked_at(part: torch.nn.Module) -> dict[str, object]:
@@ -219,14 +222,11 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
 
 def _scripted(part: torch.nn.Module) -> dict[str, object]:
     """Return the attributes that TorchScript keeps of a module, of which Python shows none."""
-    concrete = (
-        vars(part).get("_concrete_type") if isinstance(part, torch.jit.ScriptModule) else None
-    )
+    is_scripted = isinstance(part, torch.jit.ScriptModule)
+    concrete = vars(part).get("_concrete_type") if is_scripted else None
     if concrete is None:
         return {}
-    held = {"training", "_is_full_backward_hook"}
-    for tensors in (part.named_parameters(recurse=False), part.named_buffers(recurse=False)):
-        held |= {name for name, _ in tensors}
+    held = {"training", "_is_full_backward_hook", *tensors_of(part)}
     names = concrete.get_attributes().keys() - held
     return {name: part._c.getattr(name) for name in sorted(names)}  # pyrefly: ignore[missing-attribute]
 
@@ -274,8 +274,8 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
     for index, owner in enumerate(owners):
         is_known = type(owner).__module__.startswith(LIBRARIES)
         is_telling = isinstance(owner, Stateful) if index else telling_data(trainer) is not None
-        # What says itself where it is may leave a number out: that of a library does not.
         is_of_library = isinstance(owner, DataLoader) or not is_users(type(owner).__module__)
+        # What says itself where it is may leave a number out: that of a library does not.
         is_left = index > 0 and is_telling and is_of_library
         # The numbers of a stream are looked at as positions: see `stream_position`.
         is_left |= index > 0 and not is_telling and is_stream(owner)

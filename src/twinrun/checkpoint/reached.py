@@ -14,6 +14,7 @@ import torch
 
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.found import Found, Holder
+from twinrun.checkpoint.own_states import names_of_state
 from twinrun.checkpoint.step_walk import StepWalk
 from twinrun.checkpoint.stream_position import Stateful, telling_data
 from twinrun.checkpoint.users_code import attributes_seen, is_users
@@ -62,18 +63,19 @@ def held_by_data_module(
 ) -> Iterator[Found]:
     """Yield what the attributes of a data module hold, beside plain values, loaders and datasets.
 
-    Of a class with a `state_dict` of its own nothing: Lightning keeps what it says.
+    Of a class with a `state_dict` of its own what the code of that does not name.
 
     Args:
         trainer: of the training.
         seen: is given all that is come to, by identity; nothing is that is there already.
     """
     owner = vars(trainer).get("datamodule")
-    if owner is None or telling_data(trainer) is not None:
+    told = names_of_state(owner) if telling_data(trainer) is not None else set()
+    if owner is None or told is None:
         return
     walked = Walk(True, {} if seen is None else seen, most=MOST_NAMED, without=LOADED)
     for name, value in attributes_seen(owner).items():
-        if not isinstance(value, PLAIN) and not callable(value):
+        if not isinstance(value, PLAIN) and not callable(value) and name not in told:
             yield from walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST)
 
 

@@ -41,7 +41,8 @@ def restore(
     _have_validation_data(trainer, state)
     if what is not None:
         return what
-    put_back(loaders_of(trainer), state["positions"])
+    if (name := put_back(loaders_of(trainer), state["positions"])) is not None:
+        return _says_elsewhere(name)
     put_back_told(trainer, state.get("told_values", {}))  # older versions have none
     # A callback may monitor what was logged before the stop.
     put_back_metrics(trainer, state["metrics"], module.device)
@@ -111,8 +112,9 @@ def restore_mid_epoch(
         return what
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
     trained = training_loaders(trainer)
-    if not put_back_in_epoch(loaders_of(trainer), state["positions"], trained):
-        return f"{ELSEWHERE}: datasets or samplers say that they are elsewhere"
+    name = put_back_in_epoch(loaders_of(trainer), state["positions"], trained)
+    if name is not None:
+        return _says_elsewhere(name)
     put_back_told(trainer, state.get("told_values", {}))
     _restore(trainer, module, state)
     mid_epoch.put_back(trainer, state["loops"])
@@ -123,6 +125,13 @@ def restore_mid_epoch(
     together.load(state["worker"])
     other = before.not_as_it_was(trainer, state["attributes"], is_begun=False)
     return other or _elsewhere(trainer, module, state)
+
+
+def _says_elsewhere(name: str) -> str:
+    return (
+        f"{ELSEWHERE}: datasets or samplers say that they are elsewhere ({name}: its "
+        f"load_state_dict has to set all that its state_dict gives)"
+    )
 
 
 def _elsewhere(

@@ -20,11 +20,15 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.checkpoint.looks import look
+from twinrun.checkpoint.own_states import functions_behind, keys_in, names_of_state, values_seen
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container, without_faceless
 from twinrun.hidden_content import NUMBERS
+from twinrun.set_attributes import set_by_other_bases
 
 _SETTING = ("__init__", "__new__", "__post_init__", "__setstate__", "load_state_dict", "set_epoch")
+_READING = ("__iter__", "__next__", "__getitem__", "__getitems__", "__len__", "set_epoch")
 PLAIN = (int, float, str, bytes, bool, type(None))
 
 
@@ -60,16 +64,50 @@ def state_told(owner: Stateful) -> Any:
         return copy.deepcopy(owner.state_dict())
 
 
-def put_back(loaders: Sequence[object], positions: Sequence[dict[str, Any]]) -> None:
-    """Bring them to where `positions_of` found them."""
+def put_back(loaders: Sequence[object], positions: Sequence[dict[str, Any]]) -> str | None:
+    """Bring them to where `positions_of` found them; name the class of one that is not there."""
     stateful = [each for each in parts_of(loaders) if isinstance(each, Stateful)]
-    for each, position in zip(stateful, positions, strict=True):
-        each.load_state_dict(position)
+    found = [_goes_to(*both) for both in zip(stateful, positions, strict=True)]
+    return _first_elsewhere(stateful, found)
+
+
+def _first_elsewhere(parts: Sequence[object], are_there: Sequence[bool]) -> str | None:
+    pairs = zip(parts, are_there, strict=True)
+    return next((type(part).__name__ for part, is_there in pairs if not is_there), None)
+
+
+def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
+    """Bring a part to a position; say whether it says so, also where nobody can know.
+
+    It may keep what it is told in another attribute, for its next iterator.
+    """
+    saved, before = dict(values_seen(position, "")), dict(getattr(part, "__dict__", {}))
+    part.load_state_dict(position)
+    bases = [each for each in type(part).__mro__ if "state_dict" in vars(each)]
+    # To ask a loader of a library begins an iterator.
+    if not all(is_users(base.__module__) or hasattr(base, "_is_protocol") for base in bases):
+        return True
+    try:
+        now, again = (dict(values_seen(part.state_dict(), "")) for _ in range(2))
+    except Exception:  # of whatever class: it may need what comes later
+        return True
+    anew = told_anew(part)  # looked at where it is told: see `told_epochs`
+    others = [
+        path
+        for path in {**saved, **now}
+        if saved.get(path) != now.get(path) and anew.isdisjoint(keys_in(path))
+    ]
+    if now != again or not others:
+        return True
+    attributes = getattr(part, "__dict__", {}).items()
+    told = [value for name, value in attributes if before.get(name, part) is not value]
+    waiting = {seen for value in told for _, seen in values_seen(value, "")}
+    return all(saved.get(path) in waiting for path in others)
 
 
 def put_back_in_epoch(
     loaders: Sequence[object], positions: Sequence[dict[str, Any]], trained: Sequence[object]
-) -> bool:
+) -> str | None:
     """Bring those to where `positions_of` found them that the training loaders have no part in.
 
     Args:
@@ -78,18 +116,19 @@ def put_back_in_epoch(
         trained: the training loaders: these are being read, and have been brought there.
 
     Returns:
-        Whether what these wrap is there.
+        The class of one that is not there, if there is such.
     """
     under_way = {id(each) for each in parts_of(trained)}
     told = {id(each) for each in trained}  # these were told so
     stateful = [each for each in parts_of(loaders) if isinstance(each, Stateful)]
-    are_there = True
+    are_there = []
     for each, position in zip(stateful, positions, strict=True):
         if id(each) not in under_way:
-            each.load_state_dict(position)
-        elif id(each) not in told:
-            are_there &= look(each.state_dict(), ()) == look(position, ())
-    return are_there
+            are_there.append(_goes_to(each, position))
+        else:
+            is_told = id(each) in told
+            are_there.append(is_told or look(each.state_dict(), ()) == look(position, ()))
+    return _first_elsewhere(stateful, are_there)
 
 
 def possible_positions(
@@ -148,6 +187,19 @@ def told_alone(loaders: Sequence[object]) -> set[tuple[int, str]]:
         for part in told_parts(loaders)
         for name in told_anew(part) - _set_in_methods(type(part))
     }
+
+
+def names_told(owner: Stateful) -> set[str] | None:
+    """Name the attributes that the code of a state names, or that are set anew as it is read.
+
+    None is returned if that may be any.
+    """
+    if (named := names_of_state(owner)) is None:
+        return None
+    bases = [base for base in type(owner).__mro__ if is_users(base.__module__)]
+    reading = functions_behind(bases, _READING)
+    set_anew = {name for function in reading for name in _stored_by(function)}
+    return named | set_anew | set_by_other_bases(type(owner), is_users)
 
 
 def _set_in_methods(kind: type) -> set[str]:

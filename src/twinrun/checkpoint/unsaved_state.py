@@ -9,7 +9,9 @@ its optimizers or schedulers. Of a callback that adds to one of Lightning's, wha
 and of a schedule, with a `state_dict` of its own, what this leaves out.
 """
 
+import functools
 import hashlib
+import inspect
 import io
 import pickle
 import types
@@ -21,19 +23,15 @@ import pytorch_lightning as pl
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from twinrun.checkpoint.looks import (
-    UNSEEN,
-    look_at_users,
-    unseen_iterator,
-)
+from twinrun.checkpoint.looks import UNSEEN, look_at_users, unseen_iterator
 from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other, values_seen
+from twinrun.checkpoint.plain_data import is_plain
 from twinrun.containers import (
     attributes_of,
     entries,
     is_container,
     is_hidden_iterator,
     size_of,
-    without_faceless,
 )
 from twinrun.generators import GENERATORS
 from twinrun.set_attributes import set_by
@@ -123,15 +121,28 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
     """
     kept = kept_anyway(trainer)
     found = dict(_beside_own_states(trainer, kept))
+    for turn, callback in enumerate(vars(trainer)["callbacks"]):
+        kind = type(callback)
+        for name in _settings_of(kind) & vars(callback).keys():
+            if is_plain(value := vars(callback)[name]):
+                found[f"{turn} {kind.__name__}.{name}"] = f"{_LEFT_OUT}{value!r}"
     for key, value in attributes_of_callbacks(trainer, kept):
         if (hidden := _iterator_in(value, kept, MOST_DEEP)) is not None:
             found[key] = unseen_iterator(hidden)
             continue
         state = _state_of(value) if isinstance(value, torch.nn.Module) else value
-        # A file, a lock or a connection cannot be pickled, and may come later.
         # A file, a lock or a connection cannot be pickled: what lies beside it is looked at.
         found[key] = _pickled(state, kept) or look_at_users(value, kept)
     return found
+
+
+@functools.cache
+def _settings_of(kind: type) -> set[str]:
+    """Name what Lightning's part of a callback was given, and does not save."""
+    theirs = [base for base in kind.__mro__ if base.__module__.startswith(OURS)]
+    given = {name for base in theirs for name in inspect.signature(base.__init__).parameters}
+    states = [vars(base)["state_dict"] for base in theirs if "state_dict" in vars(base)]
+    return given - {name for state in states for name in state.__code__.co_names}
 
 
 def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator[tuple[str, str]]:
@@ -181,7 +192,7 @@ def attributes_of_callbacks(
 
 def _looked_at(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
     """Yield the attributes of a callback or a schedule that its library does not set itself."""
-    found = without_faceless(getattr(owner, "__dict__", {}))
+    found = attributes_of(owner)
     # What torch counts and shows of a schedule, and computes anew.
     theirs = {name for name in set_by(LRScheduler, ("torch.",)) if name[0] == "_"}
     for name in sorted(found.keys() - set_by(type(owner), OURS) - theirs):
