@@ -3,6 +3,7 @@
 And the steps behind it that a killed process had trained, which have to be the same again.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,9 +13,9 @@ from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
-from twinrun.checkpoint.restored import ELSEWHERE
+from twinrun.checkpoint.restored import ELSEWHERE, SETS_ALL
 from twinrun.checkpoint.together import Together, agreed
-from twinrun.checkpoint.told_epochs import ToldEpochs
+from twinrun.checkpoint.told_epochs import STATE, ToldEpochs, told_and_said
 
 
 class FirstBatch:
@@ -39,6 +40,7 @@ class FirstBatch:
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
         self.compiled = OwnCompiled()
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
+        self._is_in_epoch = False  # resumed there
         self._validations: ToldEpochs | None = None  # until data have been validated
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
@@ -61,9 +63,12 @@ class FirstBatch:
             before: in mid-epoch a look at what the training began with.
         """
         told = self._validations = ToldEpochs(trainer, state)
+        self._is_in_epoch = before is not None
 
         def unlike() -> str | None:
-            if (other := told.unlike()) is not None or before is None:
+            # What is compared with that of the first process needs no such guess.
+            other = None if self.is_told else told.unlike()
+            if other is not None or before is None:
                 return other
             return before.not_as_it_was(trainer, state["attributes"], is_begun=True)
 
@@ -74,7 +79,12 @@ class FirstBatch:
         """Whether a batch is still to be compared."""
         return self._fingerprint is not None and self._folder.expected is not None
 
-    def comes(self, batch: object) -> str | None:
+    @property
+    def is_told(self) -> bool:
+        """Whether what data had been told by then is compared with it."""
+        return self.is_awaited and len(str(self._folder.expected).split(" ", 2)) > 2
+
+    def comes(self, trainer: pl.Trainer, batch: object) -> str | None:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
@@ -87,11 +97,12 @@ class FirstBatch:
             return unlike  # of one worker alone: several have no such checkpoint
         if self._fingerprint is None or not (self._folder.waits or expected is not None):
             return None
-        found = f"{self._fingerprint(batch):016x} {rng_states_in_a_word()}"
+        random, told = rng_states_in_a_word(), json.dumps(told_and_said(trainer))
+        found = f"{self._fingerprint(batch):016x} {random} {told}"
         if self._folder.waits:
             self._folder.note_batch(found)
             return None
-        return agreed(self._together, _other_than(str(expected), found))
+        return agreed(self._together, self._other_than(str(expected), found))
 
     def validated(self) -> str | None:
         """Return why the first validation behind a checkpoint was none of the same data."""
@@ -105,10 +116,23 @@ class FirstBatch:
             return self._trained_otherwise()
         return f"{ELSEWHERE}: no batch came after the stop"
 
-
-def _other_than(expected: str, found: str) -> str | None:
-    if found.split()[0] != expected.split()[0]:
-        return f"{ELSEWHERE}: the first batch after the stop is another one"
-    if found != expected:
-        return f"{ELSEWHERE}: other random numbers had been drawn for its first batch"
-    return None
+    def _other_than(self, expected: str, found: str) -> str | None:
+        # One of an older version knows nothing of what was told.
+        (batch, random, *told), (first, drawn, now) = (
+            each.split(" ", 2) for each in (expected, found)
+        )
+        if first != batch:
+            return f"{ELSEWHERE}: the first batch after the stop is another one"
+        if drawn != random:
+            return f"{ELSEWHERE}: other random numbers had been drawn for its first batch"
+        known, seen = json.loads(told[0] if told else now), json.loads(now)
+        for name in sorted({*known, *seen}):
+            # In mid-epoch they have been asked where they are.
+            is_left = self._is_in_epoch and STATE in name
+            if not is_left and known.get(name) != seen.get(name):
+                cure = f" ({SETS_ALL})" if STATE in name else ""
+                return (
+                    f"{ELSEWHERE}: {name.partition(' ')[2]} is another one at the first batch "
+                    f"after the stop{cure}"
+                )
+        return None

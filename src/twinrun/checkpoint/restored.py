@@ -20,10 +20,16 @@ from twinrun.checkpoint.whole_state import unlike, whole_state
 from twinrun.process.determinism import restore_rng_states
 
 ELSEWHERE = "data: the data does not go on where it was"
+SETS_ALL = "its load_state_dict has to set all that its state_dict gives"
 
 
 def restore(
-    trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any], together: Together
+    trainer: pl.Trainer,
+    module: pl.LightningModule,
+    state: Mapping[str, Any],
+    together: Together,
+    *,
+    is_compared: bool,
 ) -> str | None:
     """Put back what a checkpoint holds that was taken where an epoch starts.
 
@@ -32,6 +38,7 @@ def restore(
         module: that is trained.
         state: of the checkpoint.
         together: the workers.
+        is_compared: whether training data are compared where their first batch comes.
 
     Returns:
         What is not as it was, if anything.
@@ -41,7 +48,8 @@ def restore(
     _have_validation_data(trainer, state)
     if what is not None:
         return what
-    if (name := put_back(loaders_of(trainer), state["positions"])) is not None:
+    compared = training_loaders(trainer) if is_compared else ()
+    if (name := put_back(loaders_of(trainer), state["positions"], compared)) is not None:
         return _says_elsewhere(name)
     put_back_told(trainer, state.get("told_values", {}))  # older versions have none
     # A callback may monitor what was logged before the stop.
@@ -128,10 +136,7 @@ def restore_mid_epoch(
 
 
 def _says_elsewhere(name: str) -> str:
-    return (
-        f"{ELSEWHERE}: datasets or samplers say that they are elsewhere ({name}: its "
-        f"load_state_dict has to set all that its state_dict gives)"
-    )
+    return f"{ELSEWHERE}: datasets or samplers say that they are elsewhere ({name}: {SETS_ALL})"
 
 
 def _elsewhere(

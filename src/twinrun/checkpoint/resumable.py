@@ -197,7 +197,7 @@ class Resumable(pl.Callback):
         Raises:
             TwinrunError: if the data did not go on where the checkpoint was taken.
         """
-        self._break_off_if(self._first_batch.comes(batch))
+        self._break_off_if(self._first_batch.comes(trainer, batch))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice a stream that has ended, where a batch came after the checkpoint.
@@ -273,7 +273,8 @@ class Resumable(pl.Callback):
         found = KeptBeside(trainer)
         self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
         if is_whole := "epoch" not in state:
-            self._unless(restored.restore(trainer, module, state, self._together))
+            told, together = self._first_batch.is_told, self._together
+            self._unless(restored.restore(trainer, module, state, together, is_compared=told))
             self._restored = None
             self._first_batch.resumed(trainer, state)
         self._at_start = KeptBeside(trainer).since(found)

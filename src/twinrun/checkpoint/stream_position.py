@@ -64,11 +64,23 @@ def state_told(owner: Stateful) -> Any:
         return copy.deepcopy(owner.state_dict())
 
 
-def put_back(loaders: Sequence[object], positions: Sequence[dict[str, Any]]) -> str | None:
-    """Bring them to where `positions_of` found them; name the class of one that is not there."""
+def put_back(
+    loaders: Sequence[object],
+    positions: Sequence[dict[str, Any]],
+    compared: Sequence[object] = (),
+) -> str | None:
+    """Bring them to where `positions_of` found them; name the class of one that is not there.
+
+    Args:
+        loaders: of the training.
+        positions: of all that have one, in order.
+        compared: those of the loaders whose parts are asked where their first batch comes.
+    """
+    later = {id(part) for part in parts_of(compared)}
     stateful = [each for each in parts_of(loaders) if isinstance(each, Stateful)]
     found = [_goes_to(*both) for both in zip(stateful, positions, strict=True)]
-    return _first_elsewhere(stateful, found)
+    are_there = [each or id(part) in later for part, each in zip(stateful, found, strict=True)]
+    return _first_elsewhere(stateful, are_there)
 
 
 def _first_elsewhere(parts: Sequence[object], are_there: Sequence[bool]) -> str | None:
@@ -83,9 +95,7 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
     """
     saved, before = dict(values_seen(position, "")), dict(getattr(part, "__dict__", {}))
     part.load_state_dict(position)
-    bases = [each for each in type(part).__mro__ if "state_dict" in vars(each)]
-    # To ask a loader of a library begins an iterator.
-    if not all(is_users(base.__module__) or hasattr(base, "_is_protocol") for base in bases):
+    if not is_asked(part):
         return True
     try:
         now, again = (dict(values_seen(part.state_dict(), "")) for _ in range(2))
@@ -102,21 +112,35 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
     attributes = getattr(part, "__dict__", {}).items()
     told = [value for name, value in attributes if before.get(name, part) is not value]
     waiting = {seen for value in told for _, seen in values_seen(value, "")}
-    return all(saved.get(path) in waiting for path in others)
+    return all(
+        saved.get(path) in waiting or _begins_anew(part, saved.get(path), now.get(path))
+        for path in others
+    )
+
+
+def is_asked(part: Stateful) -> bool:
+    """Say whether the state of a part is a user's; to ask a library's loader begins an iterator."""
+    bases = [each for each in type(part).__mro__ if "state_dict" in vars(each)]
+    return all(is_users(base.__module__) or hasattr(base, "_is_protocol") for base in bases)
+
+
+def _begins_anew(part: object, saved: str | None, now: str | None) -> bool:
+    """Say whether a position is that of an end, at which a part may begin from its start."""
+    try:
+        return now == "0" and int(saved or "") % len(part) == 0  # pyrefly: ignore
+    except Exception:  # of whatever class: it has no size, or is no number
+        return False
 
 
 def put_back_in_epoch(
     loaders: Sequence[object], positions: Sequence[dict[str, Any]], trained: Sequence[object]
 ) -> str | None:
-    """Bring those to where `positions_of` found them that the training loaders have no part in.
+    """Do so with those that the training loaders have no part in; look at all.
 
     Args:
         loaders: of the training.
         positions: of all that have one, in order.
         trained: the training loaders: these are being read, and have been brought there.
-
-    Returns:
-        The class of one that is not there, if there is such.
     """
     under_way = {id(each) for each in parts_of(trained)}
     told = {id(each) for each in trained}  # these were told so

@@ -9,17 +9,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
+import xxhash
+from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.at_start import is_kept
 from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.own_states import values_seen
 from twinrun.checkpoint.plain_data import given_back, kept
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
-from twinrun.checkpoint.stream_position import told_anew, told_parts
+from twinrun.checkpoint.stream_position import (
+    Stateful,
+    is_asked,
+    parts_of,
+    told_anew,
+    told_parts,
+)
 from twinrun.checkpoint.users_code import attributes_seen
 from twinrun.containers import is_container, size_of
 
 MOST_ENTRIES = 1 << 12  # of a list that is kept
+MOST_PATHS = 64  # of a state that is compared one by one
+STATE = ".state_dict()"  # behind the class of what says something itself
 
 
 def values_told(trainer: pl.Trainer) -> dict[str, Any]:
@@ -31,6 +42,34 @@ def looks_told(trainer: pl.Trainer) -> dict[str, str]:
     """Write down what it has set, by name."""
     found = {key: look(value, ()) for key, value in _told(trainer)}
     return {key: seen for key, seen in found.items() if not seen.startswith(UNSEEN)}
+
+
+def told_and_said(trainer: pl.Trainer) -> dict[str, str]:
+    """Write down in a word each what training data have been told by now, and say themselves.
+
+    What is another thing when it is asked for again says nothing.
+    """
+    loaders = training_loaders(trainer)
+    trained = len(told_parts(loaders))
+    looks = looks_told(trainer).items()
+    found = {key: look for key, look in looks if int(key.partition(" ")[0]) < trained}
+    for turn, part in enumerate(parts_of(loaders)):
+        if isinstance(part, Stateful) and is_asked(part):
+            now, again = _said(part), _said(part)
+            steady = {path: seen for path, seen in now.items() if again.get(path) == seen}
+            # Of a long one what any of it is, in one word.
+            several = len(steady) > MOST_PATHS
+            for path, seen in ({"": repr(sorted(steady.items()))} if several else steady).items():
+                found[f"{turn} {type(part).__name__}{STATE}{path}"] = seen
+    return {name: xxhash.xxh3_64_hexdigest(seen.encode()) for name, seen in found.items()}
+
+
+def _said(part: Stateful) -> dict[str, str]:
+    try:
+        with isolate_rng():
+            return dict(values_seen(part.state_dict(), ""))
+    except Exception:  # of whatever class
+        return {}
 
 
 def put_back_told(trainer: pl.Trainer, values: Mapping[str, Any]) -> None:
