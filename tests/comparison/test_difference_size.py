@@ -342,6 +342,7 @@ ROWS = [[0.25, 0.75]] * 10
         ([logs(9.0, 1e-5), logs(9.0, 1e-5), logs(9.0, 2e-5)], None),
         ([logs(1.0, 2.0), logs(1.0, 2.1), logs(1.0, 3.0)], None),
         ([logs(1.0), logs(1.0), logs(1.0, name="other")], "val_loss in epoch 1 is 1.0 and none"),
+        ([logs("inf", 1.0)] * 2 + [logs("inf", 1.1)], "val_loss in epoch 2 is 1.0 and"),
         ([logs(1.0), logs(1.0), logs("nan")], "val_loss in epoch 1 is 1.0 and nan"),
         (
             [predicts(*ROWS), predicts(*ROWS), predicts(*[[1.25, 1.75]] * 10)],

@@ -36,8 +36,8 @@ def outputs_apart(runs: Sequence[Path], repeat: Path | None, half: float) -> lis
     tested = numbers.get("test", [])
     # A module computes in float64, and torchmetrics in float32.
     found = _values(first, other, same, {*tested, sum(tested)} - {0}, max(half, _half(FLOAT32)))
-    predictions = (outputs.predicted(folder / "run.json") for folder in (*runs, again))
-    return [*found, *_predictions(*predictions, half)]
+    predictions = [outputs.predicted(folder / "run.json") for folder in (*runs, again)]
+    return [*found, *_predictions(predictions, half)]
 
 
 def _half(unit: float) -> float:
@@ -69,14 +69,17 @@ def _values(
     largest: dict[str, float] = {}
     for (name, _), value in first.items():
         # As of losses: a small one is a difference of numbers as large as earlier ones.
-        largest[name] = float(np.nanmax([abs(value), largest.get(name, 0.0)]))
+        if math.isfinite(value):
+            largest[name] = max(abs(value), largest.get(name, 0.0))
     for name, at in {**first, **other}:
         one, two = first.get((name, at)), other.get((name, at))
         if name in done or not _differ(one, two):
             continue
         if one is not None and two is not None:
-            is_near = abs(one - two) <= half * largest[name]
-            if is_near or any(_is_of_samples(one, two, number, half) for number in tested):
+            # How many samples a validation has is not known.
+            of = tested if name == at else ()
+            is_near = abs(one - two) <= half * largest.get(name, 0.0)
+            if is_near or any(_is_of_samples(one, two, number, half) for number in of):
                 continue
         done.add(name)  # said once, of whatever many epochs
         one, two = ("none" if value is None else value for value in (one, two))
@@ -96,20 +99,16 @@ def _is_of_samples(one: float, two: float, number: int, half: float) -> bool:
     >>> _is_of_samples(0.91, 0.92, 50, 1e-4)
     False
     """
-    return any(
-        all(
-            0 <= value <= whole
-            and abs(value * number / whole - round(value * number / whole)) < half
-            for value in (one, two)
-        )
-        and abs(one - two) * number / whole <= 1 + half * number
-        for whole in (1, 100, number)
-    )
+    for whole in (1, 100, number):
+        counts = [value * number / whole for value in (one, two)]
+        is_count = all(0 <= n <= number and abs(n - round(n)) < _half(FLOAT32) for n in counts)
+        if is_count and abs(counts[0] - counts[1]) <= 1 + half * number:
+            return True
+    return False
 
 
-def _predictions(
-    first: StoredTensors, other: StoredTensors, same: StoredTensors, half: float
-) -> Iterator[str]:
+def _predictions(runs: Sequence[StoredTensors], half: float) -> Iterator[str]:
+    first, other, same = runs
     for name in dict.fromkeys([*first.names(), *other.names()]):
         steady = first.form(name) == same.form(name) and not predicted.unequal(first, same, name)
         if name.endswith(FINGERPRINT) or not steady:
