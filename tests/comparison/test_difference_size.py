@@ -41,9 +41,21 @@ def moving(apart, *, start=2, rates=(1,) * STEPS):
 
 
 def cell(
-    folder, *, planted, losses=1, step=2, how=None, losses_before=None, sample=None, buffers=None
+    folder,
+    *,
+    planted,
+    losses=1,
+    step=2,
+    how=None,
+    losses_before=None,
+    sample=None,
+    buffers=None,
+    gives=({}, {}, {}),
 ):
-    """Return the cell of a run that differs from the baseline's as planted."""
+    """Return the cell of a run that differs from the baseline's as planted.
+
+    gives: beside their weights, of the baseline, its repeat and the cell.
+    """
     variant = VARIANT | (how or {})
     # No numbers of float32, as a double network's losses are.
     base = losses_before or [1.1] * STEPS
@@ -72,13 +84,12 @@ def cell(
         write_run(
             folder / name,
             repeat,
-            changes={"settings.variant": variant},
-            **options,
+            **options
+            | given
+            | {"changes": {"settings.variant": variant, **given.get("changes", {})}},
         )
-        for name, repeat, options in (
-            ("baseline", 1, same),
-            ("repeat", 2, same),
-            ("cell", 1, changed),
+        for (name, repeat, options), given in zip(
+            (("baseline", 1, same), ("repeat", 2, same), ("cell", 1, changed)), gives, strict=True
         )
     ]
     paths = [folder / "matrix/repeat.json", folder / "matrix/cell.json"]
@@ -295,6 +306,73 @@ def test_buffers_that_diverge_where_parameters_do_not_are_no_rounding(tmp_path):
         assert found["size"] == size
         assert found["buffers_relative_l2"] == pytest.approx(off, rel=0.1)
         assert "of the buffers that differ" in found["sentence"]
+
+
+def measures(value):
+    """Give what a test of 50 samples measures."""
+    return {"changes": {"metrics": {"t": value}, "evaluated_on.numbers": {"test": [50]}}}
+
+
+def logs(*values, name="val_loss"):
+    return {"epochs": {name: values}}
+
+
+def predicts(*values, dtype=torch.float32):
+    return {"predictions": {"scores": torch.tensor(values, dtype=dtype)}}
+
+
+ROWS = [[0.25, 0.75]] * 10
+
+
+@pytest.mark.parametrize(
+    ("gives", "words"),
+    [
+        # Red before: by a rounding of the weights, which cannot be 7 % of a loss.
+        (map(measures, (1.235, 1.235, 1.154)), "t in the test is 1.235 and 1.154"),
+        (map(measures, (1.235, 1.235, 1.235001)), None),
+        # One sample of them may be a near tie, and is no sign of anything; so of percents, counts.
+        (map(measures, (0.9, 0.9, 0.92)), None),
+        (map(measures, (90.0, 90.0, 92.0)), None),
+        (map(measures, (45.0, 45.0, 46.0)), None),
+        (map(measures, (0.9, 0.9, 0.94)), "t in the test is 0.9 and 0.94"),
+        # What does not repeat shows nothing of a change.
+        (map(measures, (0.31, 0.37, 0.35)), None),
+        ([logs(9.0, 1.0), logs(9.0, 1.0), logs(9.0, 1.1)], "val_loss in epoch 2 is 1.0 and 1.1"),
+        # A difference of numbers that were as large as earlier ones.
+        ([logs(9.0, 1e-5), logs(9.0, 1e-5), logs(9.0, 2e-5)], None),
+        ([logs(1.0, 2.0), logs(1.0, 2.1), logs(1.0, 3.0)], None),
+        ([logs(1.0), logs(1.0), logs(1.0, name="other")], "val_loss in epoch 1 is 1.0 and none"),
+        ([logs("inf", 1.0)] * 2 + [logs("inf", 1.1)], "val_loss in epoch 2 is 1.0 and"),
+        ([logs(1.0), logs(1.0), logs("nan")], "val_loss in epoch 1 is 1.0 and nan"),
+        (
+            [predicts(*ROWS), predicts(*ROWS), predicts(*[[1.25, 1.75]] * 10)],
+            "scores are predicted a relative L2 of 1.79 apart",
+        ),
+        ([predicts(*ROWS), predicts(*ROWS), predicts(*[[0.25, 0.750001]] * 10)], None),
+        ([predicts(*ROWS), predicts(*ROWS), predicts(*ROWS * 2)], "in another shape or type"),
+        ([predicts(*ROWS), predicts(*[[2.0, 1.0]] * 10), predicts(*[[0.0, 1.0]] * 10)], None),
+        # Classes, as numbers of any type: one of them may turn.
+        (
+            [predicts(*[1, 2, 3], dtype=torch.int64)] * 2 + [predicts(1, 2, 4, dtype=torch.int64)],
+            None,
+        ),
+        ([predicts(1.0, 2.0, 3.0)] * 2 + [predicts(1.0, 2.0, 4.0)], None),
+        ([predicts(1.0, 2.0, 3.0)] * 2 + [predicts(1.0, 3.0, 4.0)], "scores differ in 2 of 3"),
+    ],
+)
+def test_evaluation_that_diverges_where_weights_do_not_is_no_rounding(tmp_path, gives, words):
+    found = cell(tmp_path, planted=DIVERGED, losses=1 + 1e-9, sample=moving(1e-7), gives=[*gives])
+    assert found["size"] == ("rounding" if words is None else "undecided"), found["sentence"]
+    assert words is None or words in found["sentence"]
+
+
+def test_nor_is_evaluation_asked_where_weights_are_apart(tmp_path):
+    """Training may have enlarged a rounding, and so may a metric."""
+    gives = [*map(measures, (1.235, 1.235, 1.154))]
+    apart = {name: value + 1e-2 for name, value in example_parameters().items()}
+    gives[-1]["parameters"] = apart
+    found = cell(tmp_path, planted=DIVERGED, losses=1 + 1e-9, sample=moving(1e-7), gives=gives)
+    assert found["size"] == "rounding"
 
 
 DIVERGED = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]

@@ -67,15 +67,15 @@ def other_weights(by=1e-3):
 
 
 def way(turned_at):
-    """Return parameters that move by 1 a step, and the other way from a step on."""
-    rates = np.where(np.arange(1, STEPS + 1) < turned_at, 1, -1)
+    """Return parameters that move by 1 a step, and by less from a step on."""
+    rates = np.where(np.arange(1, STEPS + 1) < turned_at, 1, 0.3)
     return np.cumsum(rates)[:, None] * np.ones((STEPS, 4))
 
 
 def diverged(step, factor, *, by=1e-3):
     """A run whose losses are `factor` times those of the baseline from a step on.
 
-    By more than 1e-6, its updates go the other way.
+    By more than 1e-6, its updates are others, too.
     """
     rows = range(step, STEPS + 1)
     moved = [(n, "parameters", "head.weight") for n in rows] if factor > 1 + 1e-6 else []

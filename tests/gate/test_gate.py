@@ -133,8 +133,15 @@ def write_rounds(folder, timing):
     artifacts.write_csv(folder / "timing.csv", table.drop_duplicates(columns[:4]))
 
 
-def judge(folder, requirements, *, rows=(), timing=COST, runs=(), rests_on=(), behind=()):
-    """Write the outcome of requirements."""
+def judge(
+    folder, requirements, *, rows=(), studies=None, timing=COST, runs=(), rests_on=(), behind=()
+):
+    """Write the outcome of requirements; `studies`: rows of the studies' own tables, if others."""
+    own = rows if studies is None else studies
+    for study in {row["study"] for row in own}:
+        (folder / "verdicts").mkdir(parents=True, exist_ok=True)
+        path = folder / f"verdicts/{study}.csv"
+        write_rows(path, [row for row in own if row["study"] == study])
     write_rows(folder / "verdicts.csv", rows)
     summary.write(folder / "timing.json", timing)
     write_rounds(folder, timing)
@@ -734,12 +741,17 @@ def test_a_ratio_that_was_taken_out_of_a_timing_does_not_pass(tmp_path, capsys):
     assert "of whose rounds it is, has changed" in capsys.readouterr().out
 
 
-def test_a_table_of_verdicts_that_is_not_that_of_its_studies_does_not_pass(tmp_path):
-    """Red before: an answer that was altered in the joined table passed when judged again."""
-    (tmp_path / "verdicts").mkdir()
-    write_rows(tmp_path / "verdicts/reproducibility.csv", [verdict("equal")])
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_table_of_verdicts_that_is_not_that_of_its_studies_does_not_pass(
+    tmp_path, capsys, is_missing
+):
+    """Red before: an altered answer of the joined table passed, if its study's was deleted, too."""
     (tmp_path / "comparisons").mkdir()
     (tmp_path / "comparisons/x.json").touch()
     assert outcome(tmp_path, {"deterministic_pair": "equal"}, rows=[verdict("equal")]) == "pass"
-    judged = outcome(tmp_path, {"deterministic_pair": "differs"}, rows=[verdict("differs")])
-    assert judged == "not comparable"
+    file = tmp_path / "verdicts/reproducibility.csv"
+    file.unlink()
+    found = {"rows": [verdict("differs")], "studies": [] if is_missing else [verdict("equal")]}
+    assert outcome(tmp_path, {"deterministic_pair": "differs"}, **found) == "not comparable"
+    said = f"{file} is missing" if is_missing else f"does not say what {file} says"
+    assert said in capsys.readouterr().out

@@ -7,6 +7,7 @@ import pytorch_lightning as pl
 import torch
 from counts import Innocent
 from example_trainings import VARIANT
+from goes_by_loss import GoesByLoss
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import OneLoader, Points, Small
 from torch.utils.data import DataLoader
@@ -1095,6 +1096,8 @@ class FrozenBins(Bins):
         (ReadsNoOutputs, None),
         (ReadsTheLoss, None),
         (ReadsAKey, "gives hooks (ReadsAKey.on_train_batch_end) what training_step returns"),
+        # What the end of a batch is given is the mini-batch's.
+        (GoesByLoss, "gives hooks (Lasts.on_before_backward) the loss of each micro-batch"),
         (Bins, "may have layers (bins) divide gradients by how often an index comes in"),
         (lambda: Weighed(torch.nn.MSELoss(reduction="sum")), "calls loss: a sum"),
         (

@@ -181,6 +181,19 @@ def test_what_a_backward_pass_clamps_is_the_gradient_of_the_mini_batch(tmp_path,
         assert np.linalg.norm(weights[name] - values) <= 1e-12 * np.linalg.norm(values), name
 
 
+def test_hooks_that_are_given_the_loss_of_a_shard_are_named(tmp_path):
+    """Red before: weights were others than one worker's, and nothing was said."""
+    options = {"module": "goes_by_loss:GoesByLoss", "epochs": 1}
+    one, two = (run(tmp_path / str(n), devices=n, **options) for n in (1, 2))
+    weights = [artifacts.read_tensors(each / "weights.safetensors") for each in (one, two)]
+    assert max(np.abs(weights[1][name] - each).max() for name, each in weights[0].items()) > 1e-6
+    assert artifacts.read_json(one / "run.json")["departures"] == []
+    (said,) = artifacts.read_json(two / "run.json")["departures"]
+    assert (said["setting"], said["in_part"]) == ("devices", True)
+    assert "hooks (GoesByLoss.on_train_batch_end, Lasts.on_before_backward)" in said["sentence"]
+    assert "of each shard" in said["sentence"]
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Two runs of two workers with batch normalisation."""

@@ -13,9 +13,10 @@ said of them. Nor is it where rounding may decide the steps of most elements, as
 training begins in: of these half go the other way, so that a quarter of all do. Of parameters that
 equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with
 what each witness says. Buffers may differ where no parameter feels it (a moving average that only
-predicts): where parameters end with half of their digits equal, buffers must, too. Nor is it said
-to be rounding where a later step was given something else, or tears the runs apart: see
-`given_later` and `later_steps`. `rounding` says no more than that it suffices: in a low precision
+predicts), and so may an evaluation: where parameters end with half of their digits equal, buffers
+must, too, and then what is logged, tested and predicted (see `outputs_apart`). Nor is it said to be
+rounding where a later step was given something else, or tears the runs apart: see `given_later` and
+`later_steps`. `rounding` says no more than that it suffices: in a low precision
 much hides behind rounding.
 """
 
@@ -28,6 +29,7 @@ from twinrun.comparison import rounding
 from twinrun.comparison.causes import GIVEN
 from twinrun.comparison.given_later import GIVEN_TO_STEPS, given_otherwise
 from twinrun.comparison.later_steps import torn_apart
+from twinrun.comparison.outputs_apart import outputs_apart
 from twinrun.comparison.pair_records import Comparison
 from twinrun.comparison.tensors import buffers_apart
 from twinrun.comparison.witnesses import (
@@ -40,6 +42,7 @@ from twinrun.comparison.witnesses import (
     diverging,
 )
 from twinrun.formatting import count, measure
+from twinrun.wording import some
 
 OF_STEPS = ["step", "loss_difference", "relative_l2", "parameters_equal", *GIVEN_TO_STEPS]
 BLIND = "no step shows what the updates made of it"
@@ -94,12 +97,13 @@ class DifferenceSize:
         ).numbers()
 
 
-def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
+def size_of(found: Comparison, steps: Path, repeat: Path | None = None) -> DifferenceSize | None:
     """Judge the difference of two runs.
 
     Args:
         found: their comparison.
         steps: its table of steps.
+        repeat: folder of the first one's repeat, if there is one.
 
     Returns:
         None if nothing differs at any step.
@@ -123,7 +127,7 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     if any(later):
         doubt = f"{judged.numbers()}; but {', '.join(filter(None, later))}"
         return replace(judged, size="undecided", doubt=doubt)
-    return _with_buffers(judged, found, runs)
+    return _with_ends(judged, found, runs, repeat)
 
 
 def _together(runs: Diverging) -> DifferenceSize:
@@ -178,17 +182,25 @@ def _of_mixed(witness: Witness) -> str:
     )
 
 
-def _with_buffers(judged: DifferenceSize, found: Comparison, runs: Diverging) -> DifferenceSize:
-    """Doubt that it is rounding where the parameters stayed together, and buffers did not."""
-    apart, bound = buffers_apart(found), rounding.half_of_digits(*runs.formats)
-    if apart is None or apart <= bound or (found["relative_l2"] or 0) > bound:
+def _with_ends(
+    judged: DifferenceSize, found: Comparison, runs: Diverging, repeat: Path | None
+) -> DifferenceSize:
+    """Doubt that it is rounding where the parameters stayed together, and something else did not.
+
+    That is buffers, or else what was computed of both.
+    """
+    bound, end = rounding.half_of_digits(*runs.formats), found["relative_l2"] or 0
+    if end > bound:
         return judged
-    return replace(
-        judged,
-        size="undecided",
-        doubt=f"{judged.numbers()}; but buffers end a relative L2 of {measure(apart)} apart, and "
-        f"parameters {measure(found['relative_l2'])}",
-    )
+    apart = buffers_apart(found)
+    if apart is not None and apart > bound:
+        doubt = f"buffers end a relative L2 of {measure(apart)} apart"
+    elif others := outputs_apart([Path(run) for run in found["runs"]], repeat, bound):
+        doubt = some(others)
+    else:
+        return judged
+    doubt = f"{judged.numbers()}; but {doubt}, and parameters {measure(end)}"
+    return replace(judged, size="undecided", doubt=doubt)
 
 
 def losses_apart(found: Comparison, steps: Path) -> float | None:

@@ -59,7 +59,8 @@ def tabulate(
     repeat, other_seed = compared.get("repeat"), compared.get("seed")
     doubt = None if repeat is None else _doubt(repeat.found)
     scale = None if other_seed is None else losses_apart(other_seed.found, other_seed.steps)
-    rows = [_row(cell, compared.get(cell["name"]), doubt=doubt) for cell in cells]
+    again = None if repeat is None else repeat.folders[-1]
+    rows = [_row(cell, compared.get(cell["name"]), again, doubt=doubt) for cell in cells]
     # A list is no cell of a CSV: the conditions are in the JSON, and in the sentence.
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
     write_matrix(
@@ -113,6 +114,7 @@ def _doubt(repeat: Comparison) -> str | None:
 def _row(
     cell: ListedCell,
     comparison: CellComparison | None,
+    repeat: Path | None,
     *,
     doubt: str | None,
 ) -> MatrixCell:
@@ -143,14 +145,16 @@ def _row(
     if comparison is not None:
         # The repeat is the doubt itself: its cell shows how far the baseline is from its own
         # repeat.
-        _fill(row, comparison, doubt=None if cell["name"] == "repeat" else doubt)
+        _fill(row, comparison, repeat, doubt=None if cell["name"] == "repeat" else doubt)
         if row["answer"] == "not run":
             row["tried"] = True
     row["sentence"] = sentence(row)
     return row
 
 
-def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> None:
+def _fill(
+    row: MatrixCell, comparison: CellComparison, repeat: Path | None, *, doubt: str | None
+) -> None:
     """Put into the row of a cell that was run what its comparison says."""
     found = comparison.found
     reason = found["reason"]
@@ -173,7 +177,7 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
     row["predictions_changed"], row["predictions"] = predictions_changed(comparison.folders)
     row["conditions"] = [*_findings(row, comparison), *conditions(found)]
     first = found["first_difference"]
-    size = size_of(found, comparison.steps)
+    size = size_of(found, comparison.steps, repeat)
     # What came to nothing has no size, whatever it began with: another RNG state, say.
     if size is not None and not row["same_weights"]:
         if size.is_by_numbers and are_same_sums(comparison.baseline, comparison.changed):

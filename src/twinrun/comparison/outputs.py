@@ -5,7 +5,7 @@ drops out, gives others. Values count as they were written, all digits of them; 
 bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,10 @@ def logged_values(folders: Sequence[Path]) -> OutputComparison | None:
     Returns:
         None if nothing is logged.
     """
-    first, *others = map(_logged, folders)
+    first, *others = (
+        {f"{name} in epoch {epoch}": text for name, epoch, text in logged_in(folder)}
+        for folder in folders
+    )
     return _worst(_of_values(first, other, "value", []) for other in others)
 
 
@@ -120,15 +123,14 @@ def hash_of_predictions(run: Path) -> str | None:
     return recorded_hash(run, file.name) if has_any else None
 
 
-def _logged(folder: Path) -> dict[str, str]:
-    """Read a table of epochs as text, so that every digit counts and a NaN is one."""
+def logged_in(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield what a run logged: the name, the epoch, and the value."""
+    # As text, so that every digit counts and a NaN is one.
     table = artifacts.read_csv(verified(folder / "run.json", "epochs.csv"), ["epoch"], types=str)
-    return {
-        f"{name} in epoch {row['epoch']}": row[name]
-        for row in table.to_dict("records")
-        for name in map(str, table.columns.drop("epoch"))
-        if row[name]  # what was not logged in this epoch is no value
-    }
+    for row in table.to_dict("records"):
+        for name in map(str, table.columns.drop("epoch")):
+            if row[name]:  # what was not logged in this epoch is no value
+                yield name, row["epoch"], row[name]
 
 
 def _of_values(

@@ -120,6 +120,26 @@ def share_changed(first: StoredTensors, second: StoredTensors, name: str) -> flo
     return unequal(first, second, name) / size if size else 0.0
 
 
+def are_whole(stored: StoredTensors, name: str) -> bool:
+    """Say whether all numbers of a prediction are whole ones: classes, perhaps, or masks."""
+    parts = (values(part, type_of(part.dtype)) for part in stored.parts(name, PART))
+    return stored.form(name) is not None and all((part == np.rint(part)).all() for part in parts)
+
+
+def rows_changed(first: StoredTensors, second: StoredTensors, name: str) -> tuple[int, int]:
+    """Count the rows of what both predict in one shape that are not the same, and all of them."""
+    columns = max(math.prod((shape_of(first, name) or ())[1:]), 1)
+    changed = rows = 0
+    for both in _parts(first, second, name, _whole_rows(columns)):
+        if is_floating(first, name):  # of any type; 0 is -0
+            one, other = (_rows(part, columns) for part in both)
+            differ = one != other
+        else:  # integers that float64 has not
+            differ = differing_elements(*both).reshape(-1, columns)
+        changed, rows = changed + int(differ.any(1).sum()), rows + len(differ)
+    return changed, rows
+
+
 def _parts(
     first: StoredTensors, second: StoredTensors, name: str, size: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:

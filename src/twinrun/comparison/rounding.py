@@ -26,9 +26,11 @@ that gradients may be clipped to, in the format of accumulation.
 
 Not in the model: layers that are used several times (recurrent networks, whose chain is longer),
 overflow, a loss scale that has a step left out, and what enlarges an error: a loss that is a small
-difference of large means, a softmax of large numbers. Measured on two plain networks, fresh and
-trained, the losses were at most 0.04 of the bound apart; those of a critic, which is such a
-difference, up to 8 times the bound (see tests/comparison/test_rounding.py).
+difference of large means, a softmax of large numbers, several updates in a step (LBFGS), a division
+by a small step or by the norm of a gradient that is rounding, gradients that are all rounding.
+Measured on two plain networks, fresh and trained, the losses were at most 0.04 of the bound apart;
+those of a critic, which is such a difference, up to 8 times the bound (see
+tests/comparison/test_rounding.py).
 """
 
 import math

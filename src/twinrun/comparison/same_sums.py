@@ -44,7 +44,8 @@ def are_same_sums(first: RunManifest, other: RunManifest) -> bool:
         return False
     # A mean over parts is the mean, but for what the parts have of their own.
     parts = changed & _PARTS
-    return changed <= {*_KERNELS, "environment", *parts} and not (parts and _in_parts(other))
+    is_known = not (parts and any(_in_parts(run) for run in (first, other)))
+    return changed <= {*_KERNELS, "environment", *parts} and is_known
 
 
 def _variables(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:

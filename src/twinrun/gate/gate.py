@@ -127,11 +127,12 @@ def _not_of_studies(verdicts: Path, rows: Sequence[VerdictRow]) -> Iterator[str]
     """Say which studies' own tables of verdicts are not what stands in the joined one."""
     for study in dict.fromkeys(row["study"] for row in rows):
         table = verdicts.with_suffix("") / f"{study}.csv"
-        if table.is_file() and read_rows(table) != [row for row in rows if row["study"] == study]:
-            yield (
-                f"{verdicts} does not say what {table} says, of which it is made: make both again, "
-                f"with your --configfile (twinrun gate --forcerun judge)"
-            )
+        again = "make both again, with your --configfile (twinrun gate --forcerun judge)"
+        # Snakemake does not make what lies between files that are there.
+        if not table.is_file():
+            yield f"{table} is missing, of which {verdicts} is made: {again}"
+        elif read_rows(table) != [row for row in rows if row["study"] == study]:
+            yield f"{verdicts} does not say what {table} says, of which it is made: {again}"
 
 
 def _file_of(requirements: Mapping[str, str | list[str]]) -> str | None:

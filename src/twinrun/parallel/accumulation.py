@@ -43,7 +43,7 @@ from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
 from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.parallel.own_request import exchange_for_trainer
-from twinrun.parallel.read_outputs import reads
+from twinrun.parallel.read_outputs import position_in, reads
 from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.returned_loss import loss_of
 
@@ -93,9 +93,7 @@ class HooksOfSteps:
         owner: pl.LightningModule | pl.Callback,
     ) -> Callable[..., object]:
         when, number = HOOKS[name]
-        # Of a callback behind the Trainer and the module.
-        position = 0 if isinstance(owner, pl.LightningModule) else 2
-        asks = name == "on_train_batch_end" and reads(hook, position, but="loss")
+        asks = name == "on_train_batch_end" and reads(hook, position_in(owner), but="loss")
 
         @functools.wraps(hook)
         def of_step(*arguments: object, **options: object) -> object:

@@ -8,10 +8,12 @@ from pytorch_lightning.callbacks import BatchSizeFinder, LearningRateFinder
 from twinrun.parallel.counters_read import divided_by_devices
 from twinrun.parallel.epoch_samples import left_out
 from twinrun.parallel.own_draws import OwnDraws
+from twinrun.parallel.read_outputs import readers
 from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.run_records import Departure
+from twinrun.wording import some
 
 
 def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]:
@@ -35,6 +37,7 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
             found += [("devices", sentence) for sentence in seen]
             found.append(("devices", each.logs.aggregated.alone))
             found += [("devices", each_read) for each_read in divided_by_devices(trainer, module)]
+            found.append(("devices", _given_of_shards(trainer, module)))
     made: list[Departure] = [
         {"setting": setting, "sentence": sentence, "in_part": True}
         for setting, sentence in found
@@ -45,6 +48,17 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
         for setting, sentence in of_batches
     ]
     return made
+
+
+def _given_of_shards(trainer: pl.Trainer, module: pl.LightningModule) -> str | None:
+    """Say which hooks read what a step gave, of which each worker has its own."""
+    names = readers(trainer, module, "on_train_batch_end", "on_before_backward")
+    if not names:
+        return None
+    return (
+        f"in part, devices gives hooks ({some(names)}) what training_step returns of each shard: "
+        f"what goes by it, such as the weight of a later loss, is another thing at each worker"
+    )
 
 
 def _tried(trainer: pl.Trainer) -> Iterator[str]:

@@ -12,6 +12,7 @@ from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import aggregated_by, logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.moved_tensors import MovedTensors
+from twinrun.parallel.read_outputs import readers
 from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.returned_loss import loss_of
 from twinrun.trace.step_tracer import Tracer
@@ -104,6 +105,11 @@ class WholeSteps(Tracer):
             yield (
                 f"in part, accumulate gives hooks ({some(sorted(self._of_last))}) what "
                 f"training_step returns of the last micro-batch, but for the loss"
+            )
+        if names := readers(module.trainer, module, "on_before_backward"):
+            yield (
+                f"in part, accumulate gives hooks ({some(names)}) the loss of each micro-batch, "
+                f"which is its part of the mini-batch's"
             )
         for sentence in (self._moved.sentence, self._sizes.sentence("accumulate")):
             if sentence is not None:
