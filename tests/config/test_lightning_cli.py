@@ -9,6 +9,7 @@ import yaml
 from pytorch_lightning import Trainer
 
 from twinrun.config.lightning_cli import DEFAULTS, LEFT, written_out
+from twinrun.config.lightning_files import files_of
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.config.with_standard import with_standard
@@ -239,6 +240,8 @@ def test_a_section_may_lie_in_a_file_of_its_own(read, tmp_path):
         assert found.config["workloads"]["mine"]["module"] == "m:Net"
         assert found.config["workloads"]["mine"]["data"] == "data:Points"
         assert found.commands["mine"]["model"] == {"rate": rate}
+    own = ["train.yaml", "net.yaml", "parts/data.yaml"]
+    assert [str(file) for file in files_of("train.yaml")] == own
     (tmp_path / "net.yaml").unlink()
     (mistake,) = read(text).mistakes
     assert "model: net.yaml is read as net.yaml, as LightningCLI does: " in mistake

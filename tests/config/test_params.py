@@ -1,6 +1,7 @@
 """What a job is told, as plain values, and what it asks for."""
 
 import json
+from pathlib import Path
 
 import pytest
 from standard_config import resolved
@@ -184,3 +185,16 @@ def test_behind_resumes_are_whole_runs_and_those_from_our_own_checkpoints():
 def test_a_sweep_says_how_long_it_trains_if_not_as_long_as_the_workload(epochs, said):
     params = of(workloads={"digits": {"epochs": 20}}, sweep={"epochs": epochs})
     assert params.trained_in_sweep({"workload": "digits"}) == said
+
+
+def test_the_gate_knows_the_configs_that_workloads_are(tmp_path, monkeypatch):
+    """Red before: it passed after the file of a LightningCLI workload was edited, or was gone."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.yaml").write_text(
+        "model: {class_path: m.Net}\ndata: data.yaml\ntrainer: {max_epochs: 2}\n"
+    )
+    Path("data.yaml").write_text("class_path: m.Points\n")
+    studies = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["mine"]}}
+    config = resolved(0, workloads={"mine": {"cli": "train.yaml"}}, **studies)
+    planned = Params(Inputs(config), []).planned_of_gate(["train.yaml"])
+    assert [*planned["configs"]] == ["train.yaml", "data.yaml"]

@@ -229,6 +229,14 @@ def test_a_config_that_was_edited_since_the_gate_judged_does_not_pass(made, caps
     assert "mine.yaml changed since the gate judged" in capsys.readouterr().out
 
 
+def test_results_may_be_a_link_to_another_disk(made, tmp_path_factory):
+    """Red before: runs, configs and modules were sought beside what the link leads to."""
+    elsewhere = tmp_path_factory.mktemp("disk") / "results"
+    shutil.move(made / "results", elsewhere)
+    (made / "results").symlink_to(elsewhere)
+    assert main(["results/gate.json"]) == EXIT_CODES["pass"]
+
+
 def test_what_the_command_line_changed_counts_in_the_workflow(made):
     gate = made / "results/gate.json"
     check(gate, "c" * 64)

@@ -12,8 +12,12 @@ SECTIONS = ("model", "data", "optimizer", "lr_scheduler", "trainer")
 ENDS = (".yaml", ".yml", ".json")  # of a section's own file
 
 
-def loaded(file: str) -> dict[str, Any]:
+def loaded(file: str, *, are_read: bool = True) -> dict[str, Any]:
     """Return what a file says of a training, with the sections that are files of their own.
+
+    Args:
+        file: its path.
+        are_read: whether those sections are; else what names them stands in their places.
 
     Raises:
         TwinrunError: if a file holds no mapping, or one that refers to itself.
@@ -25,7 +29,19 @@ def loaded(file: str) -> dict[str, Any]:
     named = {k: v for k, v in found.items() if k == "config"}
     given = {**named, **found["fit"]} if is_nested else found
     folder = Path(file).parent
+    if not are_read:
+        return given
     return {k: _section(k, v, folder) if k in SECTIONS else v for k, v in given.items()}
+
+
+def files_of(file: str) -> list[Path]:
+    """Return a file and those of its own that its sections name; one that is gone names none."""
+    try:
+        given = loaded(file, are_read=False)
+    except Exception:  # of YAML, of the file system
+        return [Path(file)]
+    named = [_own_file(given.get(key), Path(file).parent) for key in SECTIONS]
+    return [Path(file), *filter(None, named)]
 
 
 def _mapping_in(file: Path) -> dict[str, Any]:
@@ -43,14 +59,8 @@ def _mapping_in(file: Path) -> dict[str, Any]:
 
 
 def _section(key: str, value: object, folder: Path) -> object:
-    """Return a section, read from the file of its own that it may name, from its config's folder.
-
-    A class path is a text too: what is a file's name has the end of one, or is there.
-    """
-    if not isinstance(value, str):
-        return value
-    file = folder / value
-    if file.suffix not in ENDS and not file.is_file():
+    """Return a section, read from the file of its own that it may name, from its config's folder."""
+    if (file := _own_file(value, folder)) is None:
         return value
     try:
         return _mapping_in(file)
@@ -58,3 +68,14 @@ def _section(key: str, value: object, folder: Path) -> object:
         raise TwinrunError(
             f"{key}: {value} is read as {file}, as LightningCLI does: {why_unreadable(error)}"
         ) from error
+
+
+def _own_file(value: object, folder: Path) -> Path | None:
+    """Return the file that a section names, if it is one.
+
+    A class path is a text too: what is a file's name has the end of one, or is there.
+    """
+    if not isinstance(value, str):
+        return None
+    file = folder / value
+    return file if file.suffix in ENDS or file.is_file() else None

@@ -18,6 +18,7 @@ from twinrun.config.class_paths import code_of
 from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs, Wildcards, perturbed_seed
+from twinrun.config.lightning_files import files_of
 from twinrun.config.required_runs import required_runs
 from twinrun.config.rule_records import ListedRun
 
@@ -155,9 +156,15 @@ class Params:
             }
             | {"contest": self.inputs.contested()},
             "runs": required_runs(self.inputs),
-            "configs": hashes_of_contents(configs),
+            "configs": hashes_of_contents([*configs, *self._commands()]),
             "config": self.hash_of_config(),
         }
+
+    def _commands(self) -> list[Path]:
+        """List the configs of LightningCLI that workloads are."""
+        workloads = self.inputs.settings.config["workloads"].values()
+        named = [entry["cli"]["file"] for entry in workloads if entry.get("cli")]
+        return [file for each in named for file in files_of(each)]
 
     def runs_of_noise(self, wildcards: Wildcards) -> list[ListedRun]:
         """Return the runs of a scale of the study noise, then the changes that are put on it."""
