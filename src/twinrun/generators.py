@@ -43,10 +43,15 @@ def state_in_a_word(value: object) -> str | None:
     state = state_of(value)
     if isinstance(state, torch.Tensor):
         state = state.numpy().tobytes()
+    drawn_by = state, times_spawned(value)
+    return None if state is None else xxhash.xxh3_64_hexdigest(pickle.dumps(drawn_by))
+
+
+def times_spawned(value: object) -> int:
+    """Return how many others a generator of NumPy's has begun, which it counts; 0 of others."""
     numpys = getattr(value, "bit_generator", value)
-    if isinstance(numpys, np.random.BitGenerator):  # it may have begun others, which it counts
-        state = state, getattr(numpys.seed_seq, "n_children_spawned", 0)
-    return None if state is None else xxhash.xxh3_64_hexdigest(pickle.dumps(state))
+    is_numpys = isinstance(numpys, np.random.BitGenerator)
+    return getattr(numpys.seed_seq, "n_children_spawned", 0) if is_numpys else 0
 
 
 def global_generators() -> set[int]:

@@ -10,7 +10,7 @@ import logging
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from pathlib import PurePath
 from typing import Any
 
@@ -275,7 +275,11 @@ class _Walk:
                         yield from self.values(item, f"{path}.{name}.{key}", inside)
             return
         followed = {f"<attribute {name}>" for name in own}
-        yield from self._leaves(value, path, above, followed)
+        # What holds tensors, and has no items, is no emptied container.
+        is_sized = is_really(value, Mapping | Sequence | Set)
+        for where, leaf in self._leaves(value, path, above, followed):
+            if is_sized or where != path or not isinstance(leaf, str):
+                yield where, leaf
         # A thread of a user's class has what the standard library has set, too.
         is_mixed = self._only_users and self._is_users is not None and not self._others
         theirs = set_by_other_bases(type(value), self._is_users) if is_mixed else ()

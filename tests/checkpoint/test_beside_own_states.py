@@ -1,8 +1,10 @@
 """What lies beside a `state_dict` of a callback's or a schedule's own class, as in a global."""
 
 import importlib
+import random
 import re
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -107,6 +109,48 @@ class SaysNothing(InClass):
         pass
 
 
+class Draws(Best):
+    """Draws the rate, and saves the states of what it draws from."""
+
+    def __init__(self):
+        super().__init__()
+        self.numpys, self.pythons = np.random.default_rng(0), random.Random(1)
+        self.torchs = torch.Generator().manual_seed(2)
+
+    def counted(self):
+        drawn = torch.rand((), generator=self.torchs).item()
+        return 10 * self.numpys.random() + 10 * self.pythons.random() * drawn
+
+    def state_dict(self):
+        states = self.numpys.bit_generator.state, self.pythons.getstate(), self.torchs.get_state()
+        return {**super().state_dict(), "of": dict(zip("npt", states, strict=True))}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.numpys.bit_generator.state = state_dict["of"]["n"]
+        self.pythons.setstate(state_dict["of"]["p"])
+        self.torchs.set_state(state_dict["of"]["t"])
+
+
+class DrawsAndForgets(Draws):
+    def state_dict(self):
+        states = super().state_dict()
+        del states["of"]["n"]
+        return states
+
+    def load_state_dict(self, state_dict):
+        of = {**state_dict["of"], "n": self.numpys.bit_generator.state}
+        super().load_state_dict({**state_dict, "of": of})
+
+
+class Spawns(Draws):
+    """Begins other generators, which one counts beside its state."""
+
+    def counted(self):
+        (other,) = self.numpys.spawn(1)
+        return 10 * other.random()
+
+
 def with_callback(callback):
     class Called(Small):
         def configure_callbacks(self):
@@ -131,6 +175,18 @@ def test_what_a_callback_counts_in_its_class_or_a_global_is_refused(
 
 def test_what_a_state_holds_of_a_class_is_resumed(tmp_path):
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(SaysItsClass))
+
+
+def test_generators_that_a_state_holds_are_resumed(tmp_path):
+    """Red before: refused, as if no checkpoint held them."""
+    assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(Draws))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(DrawsAndForgets, "numpys"), (Spawns, "numpys")])
+def test_generators_of_which_a_state_holds_less_are_refused(tmp_path, kind, name):
+    _, _, said = fit(tmp_path, module=with_callback(kind), in_epoch=every(2))
+    why = "changes while the training runs, and no checkpoint holds it"
+    assert any(f"{kind.__name__}.{name} {why}" in sentence for sentence in said), said
 
 
 def test_who_says_that_nothing_is_to_be_kept_is_believed(tmp_path):

@@ -244,10 +244,12 @@ def test_data_that_load_another_state_end_the_attempt(tmp_path):
 @pytest.mark.parametrize(("data", "name"), [(LeavesOut, "turn"), (SavesLess, "index")])
 def test_a_number_that_data_leave_out_of_their_state_is_refused(tmp_path, data, name):
     _, _, said = fit(tmp_path, data, minutes=0)
-    assert said == [
+    # Of what is a class's at first a cure is named, too.
+    (sentence,) = said
+    assert sentence.startswith(
         f"no checkpoints are written: {data.__name__}.{name} changes while the training runs, and "
         f"no checkpoint holds it"
-    ]
+    )
 
 
 class SetsByName(CountedBatches):

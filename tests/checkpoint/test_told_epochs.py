@@ -326,25 +326,28 @@ def test_what_is_told_where_an_epoch_begins_is_told_again(tmp_path, data, module
 
 IN_TURN = [{"minutes": 0}, {}, {"val_check_interval": 2}]
 AT = [10, 11, 13]
+EXHAUSTIVE = pytest.mark.exhaustive  # others of the same kind stay
 
 
 @pytest.mark.parametrize(
     ("data", "module", "turns"),
     [
-        (ValidatedPoints, ValidatesAtEnd, (0, 1, 2)),
-        (ValidatedPoints, ValidatedAtEnd, (0, 2)),
-        (ValidatedPoints, ValidatedByCount, (0, 2)),
-        (ValidatedTwice, ValidatesAtEnd, (0, 2)),
-        (ValidatedLevels, LevelValidatedAtEnd, (0, 2)),
-        (ToldData, CountsAtStart, (0, 1)),
+        (ValidatedPoints, ValidatesAtEnd, (1,)),
+        pytest.param(ValidatedPoints, ValidatesAtEnd, (0, 2), marks=EXHAUSTIVE),
+        pytest.param(ValidatedPoints, ValidatedAtEnd, (0,), marks=EXHAUSTIVE),
+        (ValidatedPoints, ValidatedAtEnd, (2,)),
+        pytest.param(ValidatedPoints, ValidatedByCount, (0, 2), marks=EXHAUSTIVE),
+        pytest.param(ValidatedTwice, ValidatesAtEnd, (0, 2), marks=EXHAUSTIVE),
+        pytest.param(ValidatedLevels, LevelValidatedAtEnd, (0, 2), marks=EXHAUSTIVE),
+        pytest.param(ToldData, CountsAtStart, (0, 1), marks=EXHAUSTIVE),
         (ToldData, AtEnd, (0, 1)),
-        (ToldData, OnceAtStart, (0, 1)),
-        (LevelledData, LevelAtEnd, (0, 1)),
-        (CountedData, AtEnd, (0, 1)),
-        (PlacedData, LevelAtEnd, (0, 1)),
-        (ToldWorkers, AtEnd, (0, 1)),
-        (WrappedData, AtEnd, (0, 1)),
-        (ToldStream, AtEnd, (0, 1)),
+        pytest.param(ToldData, OnceAtStart, (0, 1), marks=EXHAUSTIVE),
+        pytest.param(LevelledData, LevelAtEnd, (0, 1), marks=EXHAUSTIVE),
+        pytest.param(CountedData, AtEnd, (0, 1), marks=EXHAUSTIVE),
+        pytest.param(PlacedData, LevelAtEnd, (0, 1), marks=EXHAUSTIVE),
+        pytest.param(ToldWorkers, AtEnd, (0, 1), marks=EXHAUSTIVE),
+        pytest.param(WrappedData, AtEnd, (0, 1), marks=EXHAUSTIVE),
+        pytest.param(ToldStream, AtEnd, (0, 1), marks=EXHAUSTIVE),
         (TellingData, AtEnd, (0,)),
     ],
 )
@@ -365,7 +368,7 @@ def test_what_is_told_elsewhere_is_put_back(tmp_path, data, module, turns):
 @pytest.mark.parametrize(
     ("data", "module"), [(ScaledData, AtStart), (ScaledValidation, ValidatesAtStart)]
 )
-@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=EXHAUSTIVE)])
 def test_an_object_that_is_told_where_it_is_needed_is_told_again(tmp_path, data, module, turn):
     test_what_is_told_elsewhere_is_put_back(tmp_path, data, module, (turn,))
 
@@ -373,7 +376,7 @@ def test_an_object_that_is_told_where_it_is_needed_is_told_again(tmp_path, data,
 @pytest.mark.parametrize(
     ("data", "module"), [(ScaledData, AtEnd), (ScaledValidation, ValidatesAtEnd)]
 )
-@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=EXHAUSTIVE)])
 def test_an_object_that_is_told_elsewhere_is_missed(tmp_path, data, module, turn):
     """Red before: of validation data in silence, in other values."""
     options = {"data": data, "module": module, "max_epochs": 4}
@@ -392,7 +395,7 @@ class SplitAnew(Points):
         return self._loader(sampler=chosen)
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=EXHAUSTIVE)])
 def test_validation_data_that_are_made_anew_are_made_anew_behind_a_stop(tmp_path, count):
     """Red before: they had been made where the training was resumed, and validated once more."""
     options = {"data": SplitAnew, "max_epochs": 4, "minutes": 0}

@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -219,6 +220,59 @@ class NestsBoth(NestsACount):
         self.count = state_dict["inner"]["count"]
 
 
+class Shadow:
+    """Has a copy of the weights from the first update on."""
+
+    def __init__(self):
+        self.updates, self.weights = 0, None
+
+
+class AveragesInAnObject(Averages):
+    """Saves all that another object has, which holds no tensors at first."""
+
+    def __init__(self, *_):
+        super().__init__()
+        self.shadow = Shadow()
+
+    def change(self):
+        self.shadow.updates, self.shadow.weights = 1, {"weight": torch.full((2,), 0.5)}
+
+    def state_dict(self):
+        return {"inner": vars(self.shadow).copy()}
+
+    def load_state_dict(self, state_dict):
+        vars(self.shadow).update(state_dict["inner"])
+
+
+class SaysLists(Averages):
+    """Saves an array and a tensor as lists, beside an object that is no plain data."""
+
+    def __init__(self, *_):
+        super().__init__()
+        self.array, self.tensor, self.shadow = np.ones(2), torch.ones(2, 2), Shadow()
+
+    def change(self):
+        self.array, self.tensor = self.array * 0.3, self.tensor * 0.3
+        self.shadow.updates = 3
+
+    def state_dict(self):
+        lists = {"array": self.array.tolist(), "tensor": self.tensor.tolist()}
+        return {**lists, "shadow": {"updates": self.shadow.updates}}
+
+    def load_state_dict(self, state_dict):
+        self.array, self.tensor = np.array(state_dict["array"]), torch.tensor(state_dict["tensor"])
+        self.shadow = Shadow()
+        self.shadow.updates = state_dict["shadow"]["updates"]
+
+
+class LoadsLessExactly(SaysLists):
+    """Loads an array of 32 bits as one of 64."""
+
+    def __init__(self, *_):
+        super().__init__()
+        self.array = np.ones(2, dtype=np.float32)
+
+
 class StopsAndSaysSo(StopsAndCounts):
     def state_dict(self):
         return {**super().state_dict(), "mine": 1}
@@ -239,6 +293,9 @@ class StopsAndSaysSo(StopsAndCounts):
         (NestsBoth, []),
         (SaysAllByItsDictionary, []),
         (Derived, []),
+        (AveragesInAnObject, []),
+        (SaysLists, []),
+        (LoadsLessExactly, ["array"]),
         (StopsAndSaysSo, ["seen"]),
         (Watches, []),
         (Accumulates, ["mean"]),

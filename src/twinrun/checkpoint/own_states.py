@@ -23,6 +23,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
 from twinrun.checkpoint.plain_data import is_plain
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
+from twinrun.generators import state_of, times_spawned
 from twinrun.values_inside import values_in
 
 SAID = "said "  # before a value that a state holds
@@ -78,6 +79,7 @@ class OwnState:
         for path, seen in self._found.items():
             self._keys.setdefault(seen, []).append(set(keys_in(path)))
         self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()
+        self._set: dict[str, set[tuple[str, str]]] = {}  # by loading it, of an attribute
 
     def says(self, name: str, seen: str, rest: str = "", times: int = 1) -> bool:
         """Say whether it holds a value of an attribute.
@@ -98,10 +100,18 @@ class OwnState:
         times = Counter(seen for _, seen in found)
         return all(self._holds(name, seen, rest, times[seen]) for rest, seen in found)
 
+    def holds_generator(self, name: str, generator: object) -> bool:
+        """Say whether it holds all that a generator in an attribute draws by."""
+        state = state_of(generator)
+        # How many others it has begun stands beside its state.
+        is_all = state is not None and not times_spawned(generator)
+        return is_all and self.holds_all(name, state)
+
     def _holds(self, name: str, seen: str, rest: str, times: int) -> bool:
         there = self._keys.get(seen, [])
         if seen.startswith(_MANY):
-            return bool(there) and (any(name in keys for keys in there) or self._reads(name))
+            is_there = bool(there) and (any(name in keys for keys in there) or self._reads(name))
+            return is_there or (rest, seen) in self._loaded(name)  # a list may be there of it
         called = [name, *keys_in(rest)]
         others = self._attributes - {*called}
         free = [keys for keys in there if keys.isdisjoint(others)]
@@ -110,7 +120,7 @@ class OwnState:
             return True
         # Others are asked last, and as seldom as can be: a `state_dict` may write to a file.
         is_read = len(free) >= times and self._reads(name)
-        return is_read or (bool(there) and self._loads(name, seen, rest))
+        return is_read or (bool(there) and (rest, seen) in self._loaded(name))
 
     def _reads(self, name: str) -> bool:
         """Say whether the state is another one without an attribute."""
@@ -136,21 +146,21 @@ class OwnState:
         except Exception:  # of whatever class
             return None
 
-    def _loads(self, name: str, seen: str, rest: str) -> bool:
-        """Say whether another one that loads the state has a value, as it follows from others.
+    def _loaded(self, name: str) -> set[tuple[str, str]]:
+        """Return the values of an attribute of another one that loads the state.
 
-        Asked are objects of plain data alone: what is done to such a one shows nowhere else.
+        It has of the other attributes plain data alone: what is done to it shows nowhere else.
         """
-        attributes = {k: v for k, v in vars(self._owner).items() if not callable(v) and k != name}
-        if not all(map(is_plain, attributes.values())):
-            return False
-        try:
-            other = self._another(copy.deepcopy(attributes))
-            with isolate_rng():
-                other.load_state_dict(copy.deepcopy(self._owner.state_dict()))
-            return (rest, seen) in values_seen(vars(other)[name], "")
-        except Exception:  # of whatever class
-            return False
+        if name not in self._set:
+            self._set[name] = set()
+            with suppress(Exception):  # of whatever class
+                attributes = {k: v for k, v in vars(self._owner).items() if k != name}
+                plain = {key: value for key, value in attributes.items() if is_plain(value)}
+                other = self._another(copy.deepcopy(plain))
+                with isolate_rng():
+                    other.load_state_dict(copy.deepcopy(self._owner.state_dict()))
+                self._set[name] = {*values_seen(vars(other)[name], "")}
+        return self._set[name]
 
     def _another(self, attributes: dict[str, object]) -> Any:
         if hasattr(type(self._owner), "__del__"):  # by which it would close what is not its own

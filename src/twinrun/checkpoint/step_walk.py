@@ -31,6 +31,8 @@ class StepWalk(Walk):
         """Walk the class of a part, its hooks, and the functions among its attributes."""
         if is_ours(part):
             return
+        says = isinstance(part, pl.Callback) and says_itself(type(part))
+        state = OwnState(part) if says else None
         hooks = {"_backward_hooks": part._backward_hooks} if isinstance(part, torch.Tensor) else {}
         for name, value in {**attributes_seen(part), **hooks}.items():
             called = f"{type(part).__name__}.{name}"
@@ -40,11 +42,13 @@ class StepWalk(Walk):
                     yield from self.value(part, hook, f"{called}[{turn}]", DEEPEST)
             elif name.endswith("_lambdas"):  # of a schedule: they may be exchanged
                 yield from self.value(part, value, called, DEEPEST)
-            else:
+            elif not (
+                isinstance(value, GENERATORS) and state and state.holds_generator(name, value)
+            ):
                 yield from self._helpers_in(part, value, called, DEEPEST)
-        if not isinstance(part, pl.Callback) or not says_itself(type(part)):
+        if state is None:
             yield from self.class_of(type(part), DEEPEST)
-        elif not (state := OwnState(part)).is_nothing:
+        elif not state.is_nothing:
             for found in self.class_of(type(part), DEEPEST, is_asked=True):
                 name, bracket, rest = found.name.rpartition(".")[2].partition("[")
                 is_value = isinstance(found.value, (*PLAIN, torch.Tensor, np.ndarray))
