@@ -134,6 +134,32 @@ class Waits(Placed):
         yield from super().__iter__()
 
 
+class BeginsAnew(Placed):
+    """Begins anew where its state is that of an end."""
+
+    def load_state_dict(self, state):
+        self.place, self.level = state["place"] % self.size, state["level"]
+
+
+class Unasked(Placed):
+    """Has a state that needs to be told where it is, as streams of packages have."""
+
+    def state_dict(self, place):
+        return {"place": place}
+
+    def load_state_dict(self, state):
+        self.place = state["place"]
+
+
+class NotYet(Placed):
+    """Has no state before its first sample."""
+
+    def state_dict(self):
+        if not self.place:
+            raise RuntimeError("not begun")
+        return super().state_dict()
+
+
 class Raises(Restless):
     def on_train_epoch_end(self):
         self.trainer.train_dataloader.sampler.level += 1
@@ -151,7 +177,16 @@ def placed(kind, name="train_dataloader"):
     return type(kind.__name__, (Points,), {name: loader})
 
 
-@pytest.mark.parametrize("kind", [Placed, Waits])
+@pytest.mark.parametrize("kind", [Unasked, NotYet])
+def test_data_that_cannot_be_asked_are_trained(tmp_path, kind):
+    """Red before: the training failed before its first step."""
+    whole, _, _ = fit(tmp_path / "whole", data=placed(kind), minutes=0)
+    fit(tmp_path / "killed", kill=8, data=placed(kind), minutes=0)
+    found, _, _ = fit(tmp_path / "killed", data=placed(kind), minutes=0)
+    assert found == whole
+
+
+@pytest.mark.parametrize("kind", [Placed, Waits, BeginsAnew])
 def test_data_that_load_all_that_they_say_are_resumed(tmp_path, kind):
     told = {"data": placed(kind), "module": Raises, "minutes": 0}
     whole, _, _ = fit(tmp_path / "whole", **told)

@@ -16,7 +16,6 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.plain_data import as_data
-from twinrun.checkpoint.stream_position import Stateful
 from twinrun.checkpoint.unsaved_state import OURS
 
 OWN = "twinrun."
@@ -102,7 +101,7 @@ def _elsewhere(owner: object) -> str:
     )
 
 
-def _is_as_saved(owner: Stateful, saved: object) -> bool:
+def _is_as_saved(owner: Any, saved: object) -> bool:
     """Say whether something of a user's gives what it gave; also where nobody can know."""
     with isolate_rng():
         first, second = (_state_of(owner) for _ in range(2))
@@ -111,7 +110,7 @@ def _is_as_saved(owner: Stateful, saved: object) -> bool:
     return not is_known or first == look(saved, ())
 
 
-def _state_of(owner: Stateful) -> str:
+def _state_of(owner: Any) -> str:
     try:
         return look(owner.state_dict(), ())
     except Exception as error:  # of whatever class: it may need what comes later

@@ -22,7 +22,7 @@ from pytorch_lightning.trainer.connectors.logger_connector.result import (
 from twinrun.checkpoint.loaded import METRICS, metrics_of
 from twinrun.checkpoint.plain_attributes import graphs_held
 from twinrun.checkpoint.replayed_data import TELLS, Batches, training_loaders
-from twinrun.checkpoint.stream_position import Stateful
+from twinrun.checkpoint.stateful import Stateful
 
 _OF_META = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph")
 _OF_META += ("add_dataloader_idx", "dataloader_idx", "metric_attribute")

@@ -24,13 +24,8 @@ from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.own_states import OwnState, Said, is_other
 from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
 from twinrun.checkpoint.refusals import generators_of, loaders_of
-from twinrun.checkpoint.stream_position import (
-    Stateful,
-    is_stream,
-    parts_of,
-    telling_data,
-    told_anew,
-)
+from twinrun.checkpoint.stateful import Stateful
+from twinrun.checkpoint.stream_position import is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
 from twinrun.containers import entries, is_container, size_of, without_faceless

@@ -14,6 +14,8 @@ from torch.utils._pytree import tree_leaves
 from twinrun.checkpoint.best_models import forgetful
 from twinrun.checkpoint.loaded_states import never_loaded
 from twinrun.checkpoint.reached import generators_reached
+from twinrun.checkpoint.stateful import UNSAID, Stateful, said_by
+from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.unsaved_optimizers import named_by_id
 from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.parameters import unheld_parameters
@@ -63,6 +65,9 @@ def refusals(
     if kept:
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
     yield from forgetful(trainer)
+    for part in parts_of(loaders_of(trainer)):
+        if isinstance(part, Stateful) and said_by(part) is UNSAID:
+            yield f"{type(part).__name__} cannot say where it is: its state_dict raises"
     for callback in vars(trainer)["callbacks"]:
         if isinstance(callback, pl.callbacks.LearningRateFinder | pl.callbacks.BatchSizeFinder):
             yield f"{type(callback).__name__} tries steps, and would where a training is resumed"

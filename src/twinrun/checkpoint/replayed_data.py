@@ -19,14 +19,8 @@ from torch.utils.data import DataLoader
 
 from twinrun.checkpoint.looks import look, look_at_rng_states
 from twinrun.checkpoint.refusals import generators_of
-from twinrun.checkpoint.stream_position import (
-    Stateful,
-    parts_of,
-    positions_of,
-    put_back,
-    state_told,
-    telling_data,
-)
+from twinrun.checkpoint.stateful import Stateful, said_by, state_told
+from twinrun.checkpoint.stream_position import parts_of, positions_of, put_back, telling_data
 from twinrun.process.determinism import RNGStates, restore_rng_states
 
 MOST_LOOKS, EVERY = 32, 64  # at draws: at the first fetches, and at two of so many later ones
@@ -179,7 +173,7 @@ def has_reloaded(trainer: pl.Trainer) -> bool:
 
 def told_by(trainer: pl.Trainer) -> list[dict[str, Any]]:
     """Return where the training loaders are that say so themselves."""
-    return [each.state_dict() for each in training_loaders(trainer) if isinstance(each, Stateful)]
+    return [said_by(each) for each in training_loaders(trainer) if isinstance(each, Stateful)]
 
 
 def order_of(trainer: pl.Trainer, random: RNGStates) -> Order:

@@ -29,6 +29,7 @@ from twinrun.checkpoint.replayed_data import (
     told_by,
 )
 from twinrun.checkpoint.restored import ELSEWHERE
+from twinrun.checkpoint.stateful import UNSAID
 from twinrun.checkpoint.together import Together
 from twinrun.checkpoint.told_epochs import put_back_told, values_told
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
@@ -227,6 +228,8 @@ class RunningEpoch:
             making: what its loaders are made from.
         """
         yield from making.hindrances(self._trainer)
+        if self._order is not None and UNSAID in self._order["positions"]:
+            yield "data could not say where they were as the epoch began (state_dict raised)"
         if self._trainer.current_epoch == 0:
             yield from self._at_first
         yield from mid_epoch.hindrances(self._trainer, batches)

@@ -7,20 +7,19 @@ the training runs, or where one is an iterator or an open file: these are named,
 resumed from them in silence.
 """
 
-import copy
 import dis
 import functools
 import inspect
 import types
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_states import functions_behind, keys_in, names_of_state, values_seen
+from twinrun.checkpoint.stateful import Stateful, is_asked, said_by
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
 from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container, without_faceless
@@ -32,22 +31,9 @@ _READING = ("__iter__", "__next__", "__getitem__", "__getitems__", "__len__", "s
 PLAIN = (int, float, str, bytes, bool, type(None))
 
 
-@runtime_checkable
-class Stateful(Protocol):
-    """Says where it is, and goes where it is told."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Say it."""
-        ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> object:
-        """Go there."""
-        ...
-
-
 def positions_of(loaders: Sequence[object]) -> list[dict[str, Any]]:
     """Return the states of all that have one, in order."""
-    return [each.state_dict() for each in parts_of(loaders) if isinstance(each, Stateful)]
+    return [said_by(each) for each in parts_of(loaders) if isinstance(each, Stateful)]
 
 
 def telling_data(trainer: pl.Trainer) -> pl.LightningDataModule | None:
@@ -56,12 +42,6 @@ def telling_data(trainer: pl.Trainer) -> pl.LightningDataModule | None:
     methods = (getattr(type(owner), name, None) for name in ("state_dict", "load_state_dict"))
     is_own = all(not str(getattr(each, "__module__", None)).startswith(OURS) for each in methods)
     return owner if owner is not None and is_own else None
-
-
-def state_told(owner: Stateful) -> Any:
-    """Return a copy of what something says of itself, which draws no random numbers here."""
-    with isolate_rng():
-        return copy.deepcopy(owner.state_dict())
 
 
 def put_back(
@@ -118,16 +98,10 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
     )
 
 
-def is_asked(part: Stateful) -> bool:
-    """Say whether the state of a part is a user's; to ask a library's loader begins an iterator."""
-    bases = [each for each in type(part).__mro__ if "state_dict" in vars(each)]
-    return all(is_users(base.__module__) or hasattr(base, "_is_protocol") for base in bases)
-
-
 def _begins_anew(part: object, saved: str | None, now: str | None) -> bool:
     """Say whether a position is that of an end, at which a part may begin from its start."""
     try:
-        return now == "0" and int(saved or "") % len(part) == 0  # pyrefly: ignore
+        return now == "0" and int(saved or "") % len(part) == 0  # pyrefly: ignore[bad-argument-type]
     except Exception:  # of whatever class: it has no size, or is no number
         return False
 

@@ -18,13 +18,8 @@ from twinrun.checkpoint.own_states import values_seen
 from twinrun.checkpoint.plain_data import given_back, kept
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
-from twinrun.checkpoint.stream_position import (
-    Stateful,
-    is_asked,
-    parts_of,
-    told_anew,
-    told_parts,
-)
+from twinrun.checkpoint.stateful import Stateful, is_asked
+from twinrun.checkpoint.stream_position import parts_of, told_anew, told_parts
 from twinrun.checkpoint.users_code import attributes_seen
 from twinrun.containers import is_container, size_of
 

@@ -59,7 +59,7 @@ def _mapping_in(file: Path) -> dict[str, Any]:
 
 
 def _section(key: str, value: object, folder: Path) -> object:
-    """Return a section, read from the file of its own that it may name, from its config's folder."""
+    """Return a section, read from the file of its own that it may name, beside its config."""
     if (file := _own_file(value, folder)) is None:
         return value
     try:

@@ -27,6 +27,7 @@ from twinrun.gate.outcome import (
     GateLine,
     GateOutcome,
     Judged,
+    folder_of,
     read_outcome,
     severest,
     shown,
@@ -206,17 +207,11 @@ def judged_now(gate: str | Path, config: str | None = None) -> GateOutcome:
         TwinrunError: if the file or a manifest is corrupt.
     """
     found = read_outcome(gate)
-    # results/gate.json: paths of runs are relative to the folder of results/.
-    folder = _folder_of(gate)
+    folder = folder_of(gate)
     reasons = [*why_not_judged(found, folder, config)]
     reasons += stale_reasons(found["rests_on"], folder, found["timings"])
     lines = [*lines_now(found, folder), *map(_out_of_date, reasons)]
     return {**found, "lines": lines, "outcome": severest(lines)}
-
-
-def _folder_of(gate: str | Path) -> Path:
-    # By its path: results/ may be a link to another disk.
-    return Path(os.path.abspath(gate)).parents[1]
 
 
 def check(gate: str | Path, config: str | None = None) -> None:
@@ -267,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.gate.is_file():
             raise TwinrunError(f"{options.gate} is missing: twinrun gate makes results/gate.json")
         found = judged_now(options.gate)
-        folder = _folder_of(options.gate)
+        folder = folder_of(options.gate)
         return _accept(found, folder) if options.accept else _show(found)
     except (TwinrunError, OSError) as error:  # OSError: accepted into a folder that is read only
         print(f"error: {sentence_of(error)}", file=sys.stderr)

@@ -72,6 +72,12 @@ def write_outcome(path: str | Path, outcome: GateOutcome) -> None:
     artifacts.write_record(path, outcome, GateOutcome)
 
 
+def folder_of(gate: str | Path) -> Path:
+    """Return the working directory of results/gate.json, to which paths of runs are relative."""
+    # By its path: results/ may be a link to another disk.
+    return Path.cwd().joinpath(gate).parents[1]
+
+
 def read_outcome(path: str | Path) -> GateOutcome:
     """Read gate.json.
 

@@ -1,0 +1,64 @@
+"""What says itself where it is, and goes where it is told: loaders, samplers, datasets."""
+
+import copy
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any
+
+from pytorch_lightning.utilities.seed import isolate_rng
+
+from twinrun.checkpoint.users_code import is_users
+
+UNSAID = {"twinrun": "could not say where it is"}
+"""In the place of a state that it could not give."""
+
+
+class Stateful(ABC):
+    """Anything that can be asked for its state by nothing else, and be given it.
+
+    A dataset whose `state_dict` needs to be told how many samples were taken is none: nobody asks.
+    """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Say where it is."""
+
+    @abstractmethod
+    def load_state_dict(self, state_dict: dict[str, Any]) -> object:
+        """Go there."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        """Say whether a class has both, by whatever name."""
+        asked, told = (getattr(kind, name, None) for name in ("state_dict", "load_state_dict"))
+        return callable(asked) and callable(told) and _needs_nothing(asked)
+
+
+def _needs_nothing(asked: Any) -> bool:
+    try:
+        inspect.signature(asked).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # of C
+        pass
+    return True
+
+
+def said_by(part: Stateful) -> dict[str, Any]:
+    """Return the state of a part, or `UNSAID`: a reader may have none before its first sample."""
+    try:
+        return part.state_dict()
+    except Exception:  # of whatever class
+        return UNSAID
+
+
+def state_told(owner: Any) -> Any:
+    """Return a copy of what something says of itself, which draws no random numbers here."""
+    with isolate_rng():
+        return copy.deepcopy(said_by(owner))
+
+
+def is_asked(part: Stateful) -> bool:
+    """Say whether the state of a part is a user's; to ask a library's loader begins an iterator."""
+    bases = [each for each in type(part).__mro__ if "state_dict" in vars(each)]
+    return all(is_users(base.__module__) or hasattr(base, "_is_protocol") for base in bases)
