@@ -40,8 +40,13 @@ def ranking(
     trained=None,
     margin=None,
     are_same=False,
+    still=(),
 ):
-    """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number."""
+    """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number.
+
+    Args:
+        still: the names of those whose weights no seed moves.
+    """
     trials = [
         {
             "rank": None,
@@ -54,7 +59,7 @@ def ranking(
             "metrics": {},
             "ended": value if isinstance(value, str) else "finished",
             "run": f"{name}/{seed}",
-            "weights_sha256": f"{'' if are_same else name}{seed}",
+            "weights_sha256": f"{'' if are_same else name}{'' if name in still else seed}",
             "doubts": [],
             "resumed_at": [],
             "predictions_sha256": f"{'' if are_same else name}{seed}",

@@ -406,6 +406,45 @@ class TestSweep:
         ground = with_noise if tables else without
         assert best["measured"].startswith(f"highest acc in the test: {ground}")
 
+    @pytest.mark.parametrize(
+        ("values", "still", "ground"),
+        [
+            # Red before: "yes", and all others told from the first (p = 0.004).
+            (
+                {1: [0.9] * 4, 2: [0.8, 0.81, 0.82, 0.83], 3: [0.7, 0.72, 0.71, 0.7]},
+                {1},
+                "no seed moves lr 1 (its result is the same from each of 4 seeds, so it may seed "
+                "itself), so its luck is not measured",
+            ),
+            # Red before: "yes", too.
+            (
+                {1: [0.9, 0.91, 0.92, 0.9], 2: [0.8] * 4, 3: [0.7, 0.72, 0.71, 0.7]},
+                {2},
+                "undecided between lr 1 with 0.908 (0.892 to 0.923) and lr 2 with 0.800; highest "
+                "acc in the test, mean over 4 seeds; no seed moves lr 2 (",
+            ),
+            # Red before: "of the others 4 seeds would", of all three.
+            (
+                {1: [0.9, 0.9], 2: [0.85, 0.85], 3: [0.8, 0.85]},
+                {1, 2},
+                "no seed moves lr 1 and lr 2 (the result of each is the same from each of 2 seeds, "
+                "so they may seed themselves), so their luck is not measured",
+            ),
+            (
+                {1: [0.9, 0.91, 0.92], 2: [0.89, 0.92, 0.9], 3: [0.8, 0.8, 0.8]},
+                {3},
+                "no seed moves lr 3 (its result is the same from each of 3 seeds, so it may seed "
+                "itself), so its luck is not measured; of the others 60 seeds would probably tell",
+            ),
+        ],
+    )
+    def test_what_no_seed_moves_is_told_from_nothing_that_seeds_move(self, values, still, ground):
+        _, best = self.rows(values, still=still)
+        assert best["answer"] == "undecided"
+        assert ground in best["measured"]
+        # Its weights differ: seeds move it, and a metric of few values alone stands still.
+        assert "may seed" not in self.rows(values)[1]["measured"]
+
     def test_a_mean_has_as_many_digits_as_its_interval_needs(self):
         """Red before: 1.00 (1.00 to 1.00), and all of 1.23×10⁶ (1.23×10⁶ to 1.23×10⁶)."""
         _, best = self.rows({1: [0.99991, 0.99992, 0.99991], 2: [0.99949, 0.9995, 0.9995]})
@@ -582,6 +621,30 @@ class TestContest:
         )
         assert "from other seeds they may diverge, in up to 78% of trainings" in row["measured"]
         assert "would probably" not in row["measured"]
+
+    @pytest.mark.parametrize("margin", [None, 0.5])
+    @pytest.mark.parametrize("is_first", [True, False])
+    def test_the_luck_of_what_no_seed_moves_is_not_measured(self, is_first, margin):
+        """Red before: better (worse), p = 0.038, of one network of which one seeds itself."""
+        names = [self.A, self.B] if is_first else [self.B, self.A]
+        values = dict(zip(names, ([23.1652] * 4, [26.4654, 27.5541, 24.909, 24.2868]), strict=True))
+        still, of = names[0], {"best": "lowest", "margin": margin}
+        found = ranking(values, contestants=[self.A, self.B], still=[still], **of)
+        (row,) = studies.contest([Evidence(path="x", found=found)], [], [])
+        assert row["answer"] == "undecided"
+        assert (
+            f"; no seed moves {still} (its result is the same from each of 4 seeds, so it may seed "
+            f"itself), so its luck is not measured"
+        ) in row["measured"]
+        # Weights that differ say that seeds move it: a metric of few values alone stands still.
+        found = ranking(values, contestants=[self.A, self.B], **of)
+        (row,) = studies.contest([Evidence(path="x", found=found)], [], [])
+        assert row["answer"] == ("better" if is_first else "worse")
+        # Where nothing is known of the weights, it may be either.
+        for trial in found["trials"]:
+            trial["weights_sha256"] = None
+        (row,) = studies.contest([Evidence(path="x", found=found)], [], [])
+        assert row["answer"] == "undecided"
 
     def test_of_a_loss_the_lowest_is_better(self):
         values = {self.A: [0.7, 0.72, 0.71], self.B: [0.9, 0.91, 0.92]}

@@ -7,6 +7,7 @@ from typing import Literal
 from twinrun.comparison.study_records import Choice, Ranking, Trial
 from twinrun.luck.forecast import power_with, seeds_needed
 from twinrun.luck.pairing import bought_by_seed
+from twinrun.luck.stillness import stands_still
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import Difference, Scatter, scatter, welch
 
@@ -31,6 +32,8 @@ class Contest:
     """Whether weights, predictions and all that is tested are the same of both from each seed."""
     forgiven: float = 0.0
     """What the margin adds to the first one's values."""
+    still: str | None = None
+    """Label of the one that no seed moves, where seeds move the other; see `stands_still`."""
 
     @property
     def needed(self) -> int | None:
@@ -77,7 +80,10 @@ def contest(ranking: Ranking) -> Contest:
         )
     values = [choice["values"] for choice in choices]
     first, second = map(scatter, values)
-    found = welch(first, second)
+    found, still = welch(first, second), None
+    if found is not None:
+        still = next((c["label"] for c in choices if stands_still(ranking, c)), None)
+        found = found if still is None else None
     is_same = first.number > 1 and values[0] == values[1] and _are_same_trainings(ranking)
     return Contest(
         answer=_answer(ranking, found, is_same=is_same),
@@ -88,6 +94,7 @@ def contest(ranking: Ranking) -> Contest:
         bought=bought_by_seed(*values),
         is_same=is_same,
         forgiven=_sign(ranking) * (ranking["margin"] or 0.0),
+        still=still,
     )
 
 

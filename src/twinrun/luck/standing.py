@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from twinrun.comparison.study_records import Ranking
 from twinrun.luck.forecast import seeds_needed
 from twinrun.luck.holm import adjusted
+from twinrun.luck.stillness import stands_still
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import Scatter, scatter, welch
 
@@ -30,6 +31,8 @@ class Placed:
     where luck was not measured."""
     is_rival: bool
     """Whether it may be the best as well as the first."""
+    is_still: bool
+    """Whether nothing shows that seeds move it; see `stands_still`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +58,15 @@ class Standing:
 
     @property
     def unmoved(self) -> list[Placed]:
-        """The rivals that no seed moves, nor the first: how lucky they are was not measured."""
+        """The rivals whose luck, or the first one's, was not measured."""
         return [rival for rival in self.rivals if rival.p is None]
+
+    @property
+    def still(self) -> list[Placed]:
+        """Of the first and the unmoved those that no seed moves, where seeds move another."""
+        compared = [*self.placed[:1], *self.unmoved]
+        some_move = any(choice.scatter.deviation for choice in compared)
+        return [choice for choice in compared if some_move and choice.is_still]
 
     @property
     def needed(self) -> int | None:
@@ -77,7 +87,11 @@ def standing(ranking: Ranking) -> Standing:
     ranked = [(c["rank"], c) for c in ranking["choices"] if c["rank"] is not None]
     choices = [choice for _, choice in ranked]
     scatters = [scatter(choice["values"]) for choice in choices]
-    differences = [welch(scatters[0], other) for other in scatters[1:]]
+    still = [stands_still(ranking, choice) for choice in choices]
+    differences = [
+        None if still[0] or other_is_still else welch(scatters[0], other)
+        for other, other_is_still in zip(scatters[1:], still[1:], strict=True)
+    ]
     measured = iter(adjusted([found.p for found in differences if found is not None]))
     ps = [None if found is None else next(measured) for found in differences]
     placed = [
@@ -87,6 +101,7 @@ def standing(ranking: Ranking) -> Standing:
             scatter=found,
             p=p,
             is_rival=bool(index) and not (p is not None and p < LEVEL),
+            is_still=still[index],
         )
         for index, ((rank, choice), found, p) in enumerate(
             zip(ranked, scatters, [None, *ps][: len(choices)], strict=True)

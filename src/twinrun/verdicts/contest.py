@@ -13,6 +13,7 @@ from twinrun.verdicts.sweep import (
     not_finite_beside,
     of_samples,
     resumed_beside,
+    stand_still,
     without_number,
 )
 
@@ -60,6 +61,8 @@ def measured(ranking: Ranking, found: Contest) -> str:
     if found.is_same:
         # Without a margin, too: no number of seeds tells a training from itself.
         return f"{compared}; {alike_from(seeds)}{aside}"
+    if found.still is not None:
+        return f"{compared}; {stand_still([found.still], seeds)}{aside}"
     if found.difference is None:
         are_same = same(found.first, found.second)
         alike = "both give the same, but for a millionth" if are_same else "no seed changes that"

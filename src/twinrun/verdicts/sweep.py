@@ -191,8 +191,11 @@ def _from_one_seed(found: Standing, floor: Floor | None) -> str:
 
 def _still(found: Standing) -> str:
     """Say what it would take to decide."""
-    unmoved = found.unmoved
-    if len(unmoved) == len(found.rivals):
+    unmoved, are_all = found.unmoved, len(found.unmoved) == len(found.rivals)
+    if found.still:
+        why = stand_still([choice.label for choice in found.still], found.seeds)
+        return why if are_all else f"{why}; of the others {seeds_still(found.needed, found.seeds)}"
+    if are_all:
         is_tied = all(rival.rank == 1 for rival in unmoved)
         return "no seed changes these values, and none is ahead" if is_tied else UNMOVED
     still = seeds_still(found.needed, found.seeds)
@@ -201,6 +204,22 @@ def _still(found: Standing) -> str:
     # The first is as unmoved as these: it is told from the others by their scatter alone.
     names = _and([found.placed[0].label, *(rival.label for rival in unmoved)])
     return f"no seed changes the values of {names}; of the others {still}"
+
+
+def stand_still(labels: Sequence[str], seeds: int) -> str:
+    """Say that no seed moves these, and what that may be.
+
+    >>> stand_still(["wide"], 4)
+    'no seed moves wide (its result is the same from each of 4 seeds, so it may seed itself), so \
+its luck is not measured'
+    """
+    its, itself, whose = "its result", "it may seed itself", "its"
+    if len(labels) > 1:
+        its, itself, whose = "the result of each", "they may seed themselves", "their"
+    return (
+        f"no seed moves {_named(labels)} ({its} is the same from each of {count(seeds)} seeds, so "
+        f"{itself}), so {whose} luck is not measured"
+    )
 
 
 def _shown(choice: Placed, digits: int = 3) -> str:
