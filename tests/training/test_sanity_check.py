@@ -96,6 +96,7 @@ def test_a_loader_of_validation_that_draws_is_named_and_trains_otherwise(name):
     """Red before: nothing was said, and no later shuffle was that of the user's script."""
     (note,) = notes_of(Validated(), Drawing(name))
     assert f"val_dataloader draws from the global generator of {name}" in note
+    assert "this is otherwise; " in note
     assert note.endswith("as such a script")
     assert not notes_of(Validated(), Drawing(name), told=2)
     module = Validated()
@@ -114,6 +115,7 @@ def test_a_loader_of_validation_that_draws_is_named_and_trains_otherwise(name):
 def test_what_validation_leaves_is_named_and_trains_otherwise(kind, named):
     (note,) = notes_of(Validated(kind), Points())
     assert note.startswith("validation changes ")
+    assert "training may be otherwise; " in note, "what reads it may read the same (a cache)"
     assert named in note
     module = Validated(kind)
     assert weights_of(module, Points(), 0) != weights_of(module, Points(), 2)
@@ -204,3 +206,83 @@ class Own(Points):
 def test_a_generator_of_a_validation_loader_is_named():
     (note,) = notes_of(Validated(), Own())
     assert "validation changes val_dataloader" in note
+
+
+class Scheduled(Validated):
+    """Has two optimizers of one class with a schedule each; `moved` says what validation moves."""
+
+    def __init__(self, moved):
+        super().__init__()
+        self.moved, self.automatic_optimization = moved, False
+
+    def training_step(self, batch, index):
+        loss = super().training_step(batch, index)
+        self.manual_backward(loss)
+        for optimizer in self.optimizers():
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def on_train_epoch_end(self):
+        if self.moved == "nothing":
+            self.lr_schedulers()[0].step()
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        if self.moved == "schedule":
+            self.lr_schedulers()[0].step()
+        elif self.moved == "kept schedule":
+            self.kept.step()
+
+    def on_validation_end(self):
+        if self.moved == "rate":
+            self.trainer.optimizers[0].param_groups[0]["lr"] *= 0.5
+
+    def configure_optimizers(self):
+        parts = [torch.optim.SGD(part.parameters(), 0.1) for part in (self.hidden, self.output)]
+        # The first of its steps leaves the rate as it is.
+        schedules = [torch.optim.lr_scheduler.StepLR(part, 2) for part in parts]
+        self.kept = torch.optim.lr_scheduler.StepLR(parts[0], 2)
+        return parts, schedules
+
+
+@pytest.mark.parametrize(
+    ("moved", "named"),
+    [
+        ("schedule", "the schedule StepLR:"),
+        ("kept schedule", "kept"),
+        ("rate", "the setting lr of SGD:"),
+    ],
+)
+def test_a_schedule_or_a_rate_that_validation_moves_is_named(moved, named):
+    """Red before: trained at another rate than the script's, in silence."""
+    (note,) = notes_of(Scheduled(moved), Points())
+    assert note.startswith(f"validation changes {named}")
+
+
+class SteppedByLightning(Validated):
+    def __init__(self, schedule):
+        super().__init__()
+        self.schedule = schedule
+
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        schedules = torch.optim.lr_scheduler
+        if self.schedule == "epoch":
+            found = {"scheduler": schedules.StepLR(optimizer, 1)}
+        elif self.schedule == "step":
+            of_step = schedules.OneCycleLR(optimizer, 0.1, total_steps=100)
+            found = {"scheduler": of_step, "interval": "step"}
+        else:
+            plateau = schedules.ReduceLROnPlateau(optimizer, patience=0)
+            found = {"scheduler": plateau, "monitor": "seen"}
+        return {"optimizer": optimizer, "lr_scheduler": found}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [*(SteppedByLightning(kind) for kind in ("epoch", "step", "plateau")), Scheduled("nothing")],
+    ids=["epoch", "step", "plateau", "by the module as an epoch ends"],
+)
+def test_a_schedule_that_training_steps_is_not_named(module):
+    assert notes_of(module, Points()) == []
+    assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)

@@ -14,9 +14,10 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.generators import state_in_a_word
+from twinrun.hidden_content import saves_itself
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module
-from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree
+from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree, settings_of
 from twinrun.values_inside import values_in
 from twinrun.wording import some
 
@@ -87,13 +88,14 @@ class SanityCheck(pl.Callback):
             changed = [name for name in every if before.get(name) != after.get(name)]
             unread = _unread(trainer, module) if changed else ()
             if changed := [name for name in changed if name not in unread]:
-                self._note(f"validation changes {some(changed)}")
+                # What reads it may find the same: a cache that is filled sooner.
+                self._note(f"validation changes {some(changed)}", "training may be otherwise")
             return found
 
         return run
 
-    def _note(self, what: str) -> None:
-        note = f"{what}: with a sanity check before the first step that is otherwise; {REMEDY}"
+    def _note(self, what: str, then: str = "this is otherwise") -> None:
+        note = f"{what}: with a sanity check before the first step {then}; {REMEDY}"
         if note not in self._notes:
             self._notes.append(note)
 
@@ -103,7 +105,7 @@ class SanityCheck(pl.Callback):
                 yield callback
 
     def _state(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, int]:
-        """Fingerprint what is found in a module, in callbacks and in loaders of validation."""
+        """Fingerprint what is found in a module, callbacks, loaders of validation and updates."""
         tensors = (*module.named_parameters(), *module.named_buffers())
         objects: list[tuple[str, object]] = [*tensors]
         for path, part in module.named_modules():
@@ -115,8 +117,32 @@ class SanityCheck(pl.Callback):
         found = {name: fingerprint_tree(state_in_a_word(g)) for name, g in generators.items()}
         for path, item in objects:
             with suppress(Exception):  # an object of a user's may refuse to be looked at
-                found |= {name: fingerprint_tree(value) for name, value in values_in(item, path)}
+                found |= {name: _print(value) for name, value in values_in(item, path)}
+        # What Lightning steps by itself it steps behind a validation, not in it.
+        for name, values in _of_updates(trainer).items():
+            with suppress(Exception):
+                found[name] = fingerprint_tree(values)
         return found
+
+
+def _print(value: object) -> int:
+    # A schedule that a module keeps, say.
+    return fingerprint_tree(value.state_dict() if saves_itself(value) else value)
+
+
+def _of_updates(trainer: pl.Trainer) -> dict[str, list[object]]:
+    """Find the settings of optimizers and the states of schedules: all of one name together."""
+    found: dict[str, list[object]] = {}
+    for optimizer in trainer.optimizers:
+        for group in settings_of(optimizer):
+            for name, value in group.items():
+                of_name = found.setdefault(f"the setting {name} of {type(optimizer).__name__}", [])
+                of_name.append(value)
+    for config in trainer.lr_scheduler_configs:
+        with suppress(Exception):  # of a user's own
+            state = config.scheduler.state_dict()
+            found.setdefault(f"the schedule {type(config.scheduler).__name__}", []).append(state)
+    return found
 
 
 def _scripted(module: pl.LightningModule) -> list[str]:
@@ -141,5 +167,6 @@ def _unread(trainer: pl.Trainer, module: pl.LightningModule) -> set[str]:
     is_read = all(kind.__name__ in reached.names for kind in others)
     if reached.is_cut_short or asked & _BY_TEXT or not is_read:
         return set()
-    own = {name for name in own_of_module(module) if not hasattr(pl.LightningModule, name)}
-    return own - asked
+    # A schedule that is stepped in validation alone sets the rate.
+    own = {name for name, value in own_of_module(module).items() if not saves_itself(value)}
+    return {name for name in own - asked if not hasattr(pl.LightningModule, name)}
