@@ -4,7 +4,7 @@ import pytest
 import torch
 from resumed import every, fit
 from small import Points, Restless
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
 from twinrun.errors import TwinrunError
 
