@@ -67,6 +67,19 @@ class Derives(Counts):
         pl_module.log("number", float(self.number))
 
 
+class Waits(Counts):
+    """Keeps a loaded state for the hook that begins an epoch."""
+
+    loaded = None
+
+    def load_state_dict(self, state_dict):
+        self.loaded = state_dict["seen"]
+
+    def on_train_epoch_start(self, *_):
+        if self.loaded is not None:
+            self.seen, self.loaded = Counter(self.loaded), None
+
+
 class Forgets(Counts):
     """Loads another state than it was given."""
 
@@ -125,6 +138,15 @@ def test_a_state_is_loaded_as_often_as_hooks_undo_it(tmp_path, kind, in_epoch):
     found, at, said = fit(tmp_path / "killed", module=module, **told)
     assert (at, said) == ([7] if in_epoch else [5], [])
     assert found == whole
+
+
+def test_a_state_that_waited_for_the_epochs_start_is_not_loaded_once_more(tmp_path):
+    """Red before: it fell back to what it had been at the stop where the next epoch began."""
+    module, told = bearing(Waits), {"minutes": 1000, "in_epoch": every(1)}
+    whole, _, _ = fit(tmp_path / "whole", module=module)
+    fit(tmp_path / "killed", module=module, kill=8, **told)
+    found, at, said = fit(tmp_path / "killed", module=module, **told)
+    assert (at, said, found == whole) == ([7], [], True)
 
 
 def test_it_is_loaded_alike_at_a_second_stop(tmp_path):

@@ -466,10 +466,9 @@ def test_random_numbers_that_are_others_cost_one_attempt(tmp_path):
         folder = tmp_path / name
         fit(folder, kill=kill, **told)
         entry = artifacts.read_json(folder / "checkpoint.json")
-        batch, states = entry["batch"].split()
-        artifacts.write_json(
-            folder / "checkpoint.json", entry | {"batch": f"{batch} {states[::-1]}"}
-        )
+        batch, states, told = entry["batch"].split(" ", 2)
+        others = entry | {"batch": f"{batch} {states[::-1]} {told}"}
+        artifacts.write_json(folder / "checkpoint.json", others)
         with pytest.raises(TwinrunError, match="other random numbers had been drawn"):
             fit(folder)
         assert fit(folder)[1] == []

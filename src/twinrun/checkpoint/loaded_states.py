@@ -28,18 +28,24 @@ class LoadedCallbacks:
         """Keep the states, by the `state_key` of their callbacks."""
         self._states = states
         self._looks: dict[str, str] = {}
+        self._waiting = set[str]()  # those that a later hook puts where they are asked for
 
     def look(self, trainer: pl.Trainer) -> None:
         """Note how the callbacks look now that their states have been loaded."""
         for callback in self._with_a_state(trainer):
-            self._looks[callback.state_key] = look(vars(callback), ())
+            key = callback.state_key
+            self._looks[key] = look(vars(callback), ())
+            if _gives(callback, self._states[key]) is False:
+                self._waiting.add(key)
 
     def put_back(self, trainer: pl.Trainer) -> str | None:
         """Load the states that hooks have changed; say which one did not come back to it."""
         for callback in self._with_a_state(trainer):
             key = callback.state_key
             seen = look(vars(callback), ())
-            if seen.startswith(UNSEEN) or seen != self._looks.get(key):
+            is_changed = seen.startswith(UNSEEN) or seen != self._looks.get(key)
+            has_come = key in self._waiting and _gives(callback, self._states[key])
+            if is_changed and not has_come:
                 # A copy, since it may be loaded again, and a callback may use the very tensors.
                 callback.load_state_dict(copy.deepcopy(self._states[key]))
                 self._looks[key] = look(vars(callback), ())
@@ -103,11 +109,16 @@ def _elsewhere(owner: object) -> str:
 
 def _is_as_saved(owner: Any, saved: object) -> bool:
     """Say whether something of a user's gives what it gave; also where nobody can know."""
+    return _gives(owner, saved) is not False
+
+
+def _gives(owner: Any, saved: object) -> bool | None:
+    """Say whether it gives what it gave; None if nobody can know."""
     with isolate_rng():
         first, second = (_state_of(owner) for _ in range(2))
     # A clock, say.
     is_known = first == second and not first.startswith(UNSEEN)
-    return not is_known or first == look(saved, ())
+    return first == look(saved, ()) if is_known else None
 
 
 def _state_of(owner: Any) -> str:

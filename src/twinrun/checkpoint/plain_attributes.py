@@ -37,6 +37,7 @@ Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
 
 LIBRARIES = (*OURS, "torch.", "torchmetrics.")  # keep themselves, or are kept otherwise
+_MOST_INSIDE = 1 << 12  # objects and memories of an attribute
 _OF_MODULE = {*vars(torch.nn.Module()), *vars(pl.LightningModule()), "_hparams_initial"}
 _OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
 _OF_DATA = {*vars(pl.LightningDataModule()), "_hparams_initial"}
@@ -123,11 +124,13 @@ def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
     for name, value in values:
         for handle in handles(value, LIBRARIES):
             found.setdefault(handle, []).append(name)
-    others = [*vars(trainer)["callbacks"], vars(trainer).get("datamodule")]
-    for owner in (*others, *parts_of(loaders_of(trainer))):
+    schedules = [each.scheduler for each in trainer.lr_scheduler_configs]
+    others = [*vars(trainer)["callbacks"], *schedules, vars(trainer).get("datamodule")]
+    for index, owner in enumerate((*others, *parts_of(loaders_of(trainer)))):
+        # Of data themselves alone: there may be much inside.
+        most = _MOST_INSIDE if index < len(others) else 1
         for name, value in getattr(owner, "__dict__", {}).items():
-            # Itself alone: of data there may be much inside.
-            for handle in islice(handles(value, LIBRARIES), name not in WRAPPED):
+            for handle in islice(handles(value, LIBRARIES), most * (name not in WRAPPED)):
                 found.setdefault(handle, []).append(f"{type(owner).__name__}.{name}")
     return found
 
