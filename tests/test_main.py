@@ -1,5 +1,6 @@
 """The command `twinrun`."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -125,3 +126,10 @@ def test_without_a_command_the_commands_are_named(capsys):
         main([])
     assert ended.value.code == 2
     assert "command" in capsys.readouterr().err
+
+
+def test_it_says_which_version_it_is(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"twinrun {importlib.metadata.version('twinrun')}\n"

@@ -9,6 +9,7 @@ Snakemake's own.
 """
 
 import argparse
+import importlib.metadata
 import io
 import sys
 from collections.abc import Sequence
@@ -70,6 +71,8 @@ def _check_letters(argument: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="twinrun", description="Does training repeat?")
+    version = importlib.metadata.version("twinrun")
+    parser.add_argument("--version", action="version", version=f"twinrun {version}")
     commands = parser.add_subparsers(required=True, metavar="command")
     init = commands.add_parser("init", help="write config/config.yaml for a module of your own")
     init.add_argument("module", help="import path of a LightningModule: package.module:Class")

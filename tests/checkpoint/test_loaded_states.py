@@ -142,8 +142,8 @@ def test_a_state_is_loaded_as_often_as_hooks_undo_it(tmp_path, kind, in_epoch):
 
 def test_a_state_that_waited_for_the_epochs_start_is_not_loaded_once_more(tmp_path):
     """Red before: it fell back to what it had been at the stop where the next epoch began."""
-    module, told = bearing(Waits), {"minutes": 1000, "in_epoch": every(1)}
-    whole, _, _ = fit(tmp_path / "whole", module=module)
+    module, told = bearing(Waits), {"minutes": 1000, "in_epoch": every(1), "max_epochs": 4}
+    whole, _, _ = fit(tmp_path / "whole", module=module, max_epochs=4)
     fit(tmp_path / "killed", module=module, kill=8, **told)
     found, at, said = fit(tmp_path / "killed", module=module, **told)
     assert (at, said, found == whole) == ([7], [], True)
