@@ -18,7 +18,7 @@ from twinrun.comparison.difference_size import DifferenceSize, losses_apart, siz
 from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
-from twinrun.comparison.same_sums import SO_FAR, are_same_sums
+from twinrun.comparison.same_sums import doubt_of
 from twinrun.comparison.study_records import IDLE_SEED, MatrixCell, MatrixTable, write_matrix
 from twinrun.comparison.tensors import buffers_apart
 from twinrun.config.rule_records import ListedCell
@@ -180,8 +180,8 @@ def _fill(
     size = size_of(found, comparison.steps, repeat)
     # What came to nothing has no size, whatever it began with: another RNG state, say.
     if size is not None and not row["same_weights"]:
-        if size.is_by_numbers and are_same_sums(comparison.baseline, comparison.changed):
-            size = replace(size, size="undecided", doubt=f"{size.numbers()}; but {SO_FAR}")
+        if size.is_by_numbers and (but := doubt_of(comparison.baseline, comparison.changed)):
+            size = replace(size, size="undecided", doubt=f"{size.numbers()}; but {but}")
         row["size"], row["judged_by"] = size.size, size.judged_by
         row["apart"], row["bound"], row["doubt"] = size.apart, size.bound, size.doubt
     if first is not None:

@@ -21,15 +21,19 @@ _KERNELS = {
 _PARTS = {"devices", "accumulate"}
 # The order of sets, arguments of the Trainer, and whatever a library that is preloaded does.
 _MORE = ("PYTHONHASHSEED", "PL_TRAINER_", "LD_PRELOAD")
-SO_FAR = (
-    "the setting chooses how the same sums are computed, and a step may enlarge rounding so far "
-    "(a line search, a small difference that is divided by, a gradient that is rounding)"
+_SUMS = "the setting chooses how the same sums are computed"
+_PARTS_OF_SUMS = (
+    "parts of a mini-batch have the same sums if its loss is a mean over samples, which is not "
+    "known of every loss"
 )
-"""Why what goes beyond the model's bounds is doubted."""
+_SO_FAR = (
+    "a step may enlarge rounding so far (a line search, a small difference that is divided by, a "
+    "gradient that is rounding)"
+)
 
 
-def are_same_sums(first: RunManifest, other: RunManifest) -> bool:
-    """Say whether nothing but how sums are computed was changed, as far as the runs know.
+def doubt_of(first: RunManifest, other: RunManifest) -> str | None:
+    """Say why what goes beyond the model's bounds may be rounding; None if more was changed.
 
     Args:
         first: a finished run.
@@ -39,13 +43,15 @@ def are_same_sums(first: RunManifest, other: RunManifest) -> bool:
     changed = {name for name in now if now[name] != before[name]}
     variables = _variables(before["environment"], now["environment"])
     if first["seed"] != other["seed"] or not changed:
-        return False
+        return None
     if not all(name.startswith(ARITHMETIC) and not name.startswith(_MORE) for name in variables):
-        return False
+        return None
     # A mean over parts is the mean, but for what the parts have of their own.
     parts = changed & _PARTS
     is_known = not (parts and any(_in_parts(run) for run in (first, other)))
-    return changed <= {*_KERNELS, "environment", *parts} and is_known
+    if not (changed <= {*_KERNELS, "environment", *parts} and is_known):
+        return None
+    return f"{_PARTS_OF_SUMS if parts else _SUMS}, and {_SO_FAR}"
 
 
 def _variables(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
