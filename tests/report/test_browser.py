@@ -9,6 +9,7 @@ import pytest
 from example_results import write_results
 from picture import CHROMEDRIVER, CHROMIUM, chromium
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 PHONE, DESKTOP, PAPER = 390, 1280, 680  # pixels; A4 within its margins
 
@@ -90,7 +91,9 @@ def test_a_request_would_be_seen_and_refused(browser, address, tmp_path):
     assert "http://127.0.0.1:9/planted.png" in requests_of(browser, without.as_uri())
     browser.get_log("browser")
     browser.get(with_policy.as_uri())
-    assert "Content Security Policy" in browser.get_log("browser")[0]["message"]
+    # The browser writes it down a while after the page has come.
+    logged = WebDriverWait(browser, 10).until(lambda asked: asked.get_log("browser"))
+    assert "Content Security Policy" in logged[0]["message"]
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
