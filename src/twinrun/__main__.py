@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from twinrun.commands.start_snakemake import start
 
             targets, _ = STARTED[arguments[0]]
-            start([*targets, *arguments[1:]])
+            start([*targets, *arguments[1:]], arguments[0])
         given = _parser().parse_args(arguments)
         given.act(given)
     except (TwinrunError, OSError) as error:  # OSError: a folder that cannot be written

@@ -99,14 +99,15 @@ def test_each_command_passes_its_target_and_the_rest_in_their_order(monkeypatch,
     file, arguments = ended.value.args
     assert file == sys.executable
     assert arguments[:3] == [sys.executable, "-c", start_snakemake.SNAKEMAKE]
+    assert arguments[3] == f"twinrun {given[0]}"  # the program of its help and of its mistakes
     assert arguments[-len(passed) :] == passed
 
 
 def test_the_exit_code_is_snakemakes(tmp_path):
     """Red before of the name: `usage: __main__.py`, and mistakes of `__main__.py`."""
 
-    def ended(*arguments):
-        command = [sys.executable, "-m", "twinrun", "run", *arguments]
+    def ended(*arguments, name="run"):
+        command = [sys.executable, "-m", "twinrun", name, *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     done = ended("no_such_target", "-n")
@@ -116,6 +117,7 @@ def test_the_exit_code_is_snakemakes(tmp_path):
     assert done.returncode == 2  # argparse's
     assert "\ntwinrun run: error: unrecognized arguments: --no-such-option" in done.stderr
     assert ended("--help").stdout.startswith("usage: twinrun run [-h]")
+    assert ended("--help", name="gate").stdout.startswith("usage: twinrun gate [-h]")
     done = ended("reproducibility", "-n")
     assert done.returncode == 0, done.stderr
     assert "compare_repeats" in done.stdout + done.stderr

@@ -25,15 +25,19 @@ NEXT = (
     "my_data:MyData, or --configfile"
 )
 # As `python -m snakemake`, whose help and mistakes would speak of a program `__main__.py`.
-SNAKEMAKE = "import sys; sys.argv[0] = 'twinrun run'; from snakemake.cli import main; main()"
+SNAKEMAKE = "import sys; sys.argv[0] = sys.argv.pop(1); from snakemake.cli import main; main()"
 # Where one of these is given, nothing of its kind is added.
 WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
 NAMES_CONFIG = ("--configfile", "--configfiles", "--help", "-h")
 HOW_LOUD = ("--quiet", "--verbose", "-q")
 
 
-def start(arguments: Sequence[str]) -> NoReturn:
+def start(arguments: Sequence[str], name: str = "run") -> NoReturn:
     """Become Snakemake, with its own arguments.
+
+    Args:
+        arguments: targets and options.
+        name: the command that was given, of which Snakemake's help and mistakes speak.
 
     Raises:
         TwinrunError: if a config that they name is no file, of which Snakemake has a traceback;
@@ -54,7 +58,7 @@ def start(arguments: Sequence[str]) -> NoReturn:
     if note := note_on_config(is_named=is_named, folder=folder):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()
-    snakemake = [sys.executable, "-c", SNAKEMAKE, *command(arguments)]
+    snakemake = [sys.executable, "-c", SNAKEMAKE, f"twinrun {name}", *command(arguments)]
     os.execv(sys.executable, snakemake)  # noqa: S606
 
 
