@@ -26,6 +26,7 @@ OF_TRIAL = {
     "predictions_sha256": None,
     "predicted_on": None,
     "tested": {},
+    "begun": {"weights": None, "batches": None},
     "doubts": [],
     "resumed_at": [],
 }
@@ -41,11 +42,13 @@ def ranking(
     margin=None,
     are_same=False,
     still=(),
+    begun=None,
 ):
     """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number.
 
     Args:
         still: the names of those whose weights no seed moves.
+        begun: by name, which of `weights` and `batches` no seed moves as it begins.
     """
     trials = [
         {
@@ -65,6 +68,10 @@ def ranking(
             "predictions_sha256": f"{'' if are_same else name}{seed}",
             "predicted_on": "samples",
             "tested": {},
+            "begun": {
+                part: f"{name}{'' if part in (begun or {}).get(name, ()) else seed}"
+                for part in ("weights", "batches")
+            },
         }
         for name, of in values.items()
         for seed, value in enumerate(of, start=1)

@@ -159,6 +159,7 @@ def read_csv(
     columns: Iterable[str] = (),
     *,
     types: "type[str] | Mapping[Hashable, str] | None" = None,
+    rows: int | None = None,
 ) -> "pd.DataFrame":
     """Read CSV into a pandas DataFrame.
 
@@ -166,6 +167,7 @@ def read_csv(
         path: of the CSV.
         columns: those that the caller reads.
         types: pandas' types by column; `str` for text alone, in which an empty cell stays empty.
+        rows: how many of the first; None for all.
 
     Raises:
         JobError: if the file is empty or no table, is no UTF-8, or lacks a column.
@@ -173,7 +175,8 @@ def read_csv(
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, dtype=types, keep_default_na=types is not str, **to_the_bit())
+        form = {"keep_default_na": types is not str, "nrows": rows, **to_the_bit()}
+        table = pd.read_csv(path, dtype=types, **form)
     # pandas' own errors (empty, cells that are no numbers, a line too long) are of this class, as
     # is that of bytes that are no UTF-8.
     except ValueError as error:

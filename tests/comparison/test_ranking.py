@@ -14,6 +14,7 @@ from twinrun.comparison.ranking import rank
 from twinrun.figures.sweep import trials
 from twinrun.luck.contest import contest
 from twinrun.luck.standing import standing
+from twinrun.trace.fingerprints import hexadecimal, joined
 from twinrun.verdicts import studies, sweep
 from twinrun.verdicts.evidence import Evidence
 
@@ -27,9 +28,11 @@ PLANTED = {
     0.6: 0.7,
 }
 
+BESIDE = ("epochs.csv", "steps.csv", "predictions.safetensors")
+
 
 def vouch(run, manifest):
-    write_manifest(run, manifest, *map(run.with_name, ("epochs.csv", "predictions.safetensors")))
+    write_manifest(run, manifest, *map(run.with_name, BESIDE))
 
 
 def write_trial(
@@ -42,6 +45,7 @@ def write_trial(
     weights=None,
     also=None,
     no_result=None,
+    **begun,
 ):
     has_failed = isinstance(found, str)
     manifest = {
@@ -60,8 +64,17 @@ def write_trial(
     table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
     artifacts.write_csv(run.with_name("epochs.csv"), table)
     write_tensors(run.with_name("predictions.safetensors"), {})
+    write_steps(run, **{"before": f"{seed:02}", "batches": (f"1{seed}", "0c")} | begun)
     vouch(run, manifest)
     return run
+
+
+def write_steps(run, *, before, batches, first=1, epoch=1):
+    rows = [
+        {"step": step, "epoch": epoch, "before": before, "buffers_before": "00", "batch": batch}
+        for step, batch in enumerate(batches, start=first)
+    ]
+    artifacts.write_csv(run.with_name("steps.csv"), pd.DataFrame(rows))
 
 
 def test_trials_that_end_in_the_same_weights_are_named(tmp_path):
@@ -74,6 +87,33 @@ def test_trials_that_end_in_the_same_weights_are_named(tmp_path):
     assert found["same"] == [["lr 0.3", "lr 0.1"]]
     row = sweep.finished(Evidence(path="x", found=found))
     assert row["measured"].endswith("; lr 0.3 and lr 0.1 lead to the same parameters")
+
+
+def test_what_a_trial_begins_with_is_read(tmp_path):
+    """The weights before its first step and its first batches, as far as they were traced."""
+    planted = {
+        0.1: {},
+        0.2: {"before": "0d"},
+        0.3: {"batches": ("0c", "11")},
+        0.4: {"first": 2},  # nobody knows what was before
+        0.5: {"before": hexadecimal(joined([]))},  # a network without parameters
+        0.6: {"batches": ("11",)},
+    }
+    runs = [write_trial(tmp_path, rate, 0.5, **begun) for rate, begun in planted.items()]
+    found = {t["point"]["lr"]: t["begun"] for t in ranked(tmp_path, runs)["trials"]}
+    weights = {rate: begun["weights"] for rate, begun in found.items()}
+    assert weights == {0.1: "0100", 0.2: "0d00", 0.3: "0100", 0.4: None, 0.5: None, 0.6: "0100"}
+    batches = {rate: begun["batches"] for rate, begun in found.items()}
+    assert batches[0.1] == batches[0.2] == batches[0.5] is not None
+    assert batches[0.4] is None
+    assert len({*batches.values()}) == 4
+
+
+def test_batches_that_nobody_looks_into_are_not_known(tmp_path):
+    run = write_trial(tmp_path, 0.1, 0.5)
+    vouch(run, artifacts.read_json(run) | {"not_fingerprinted": ["Opaque"]})
+    (trial,) = ranked(tmp_path, [run])["trials"]
+    assert trial["begun"] == {"weights": "0100", "batches": None}
 
 
 def hashes_of(digest):

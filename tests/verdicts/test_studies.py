@@ -445,6 +445,23 @@ class TestSweep:
         # Its weights differ: seeds move it, and a metric of few values alone stands still.
         assert "may seed" not in self.rows(values)[1]["measured"]
 
+    def test_of_choices_that_begin_alike_from_all_seeds_none_is_best(self):
+        """Red before: "yes" where a part of luck was the same for all seeds."""
+        values = {1: [0.9, 0.91, 0.92], 2: [0.7, 0.72, 0.71], 3: [0.8, 0.8, 0.81]}
+        both = ["weights", "batches"]
+        _, best = self.rows(values, begun={1: both, 2: both[:1]})
+        assert best["answer"] == "undecided"
+        assert (
+            "no seed moves the initial weights and the first batches of lr 1 (they are the same "
+            "from each of 3 seeds, so it may seed itself in part), so the luck of these is not "
+            "measured; no seed moves the initial weights of lr 2, so"
+        ) in best["measured"]
+        _, best = self.rows(values, begun=dict.fromkeys(values, both[1:]))
+        assert best["answer"] == "yes"
+        assert best["measured"].endswith(
+            "; no seed moves the first batches of any, so their luck is not counted"
+        )
+
     def test_a_mean_has_as_many_digits_as_its_interval_needs(self):
         """Red before: 1.00 (1.00 to 1.00), and all of 1.23×10⁶ (1.23×10⁶ to 1.23×10⁶)."""
         _, best = self.rows({1: [0.99991, 0.99992, 0.99991], 2: [0.99949, 0.9995, 0.9995]})
@@ -645,6 +662,38 @@ class TestContest:
             trial["weights_sha256"] = None
         (row,) = studies.contest([Evidence(path="x", found=found)], [], [])
         assert row["answer"] == "undecided"
+
+    def test_the_luck_of_a_beginning_that_no_seed_moves_is_not_measured(self):
+        """Red before: better, p < 0.001, of one class with two numbers that it seeds torch by."""
+        values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
+        found, both = {}, ["weights", "batches"]
+        for name, begun in {
+            "both": {self.A: both, self.B: both},
+            "one": {self.B: both},
+            "weights": {self.A: both[:1]},
+            "none": {},
+        }.items():
+            table = ranking(values, contestants=values, margin=0.5, begun=begun)
+            (found[name],) = studies.contest([Evidence(path="x", found=table)], [], [])
+        answers = {name: row["answer"] for name, row in found.items()}
+        assert answers == {
+            "both": "undecided",
+            "one": "undecided",
+            "weights": "better",
+            "none": "better",
+        }
+        assert (
+            f"; no seed moves the initial weights and the first batches of {self.A} and {self.B} "
+            f"(they are the same for each from each of 3 seeds, so each may seed itself in part), "
+            f"so the luck of these is not measured"
+        ) in found["both"]["measured"]
+        assert f"first batches of {self.B} (they are the same" in found["one"]["measured"]
+        # Ordinary, as of weights that were trained before: said beside the answer.
+        assert found["weights"]["measured"].endswith(
+            f"; no seed moves the initial weights of {self.A}, so their luck is not counted"
+        )
+        assert "no seed" not in found["none"]["measured"]
+        assert all("not counted" not in found[name]["measured"] for name in ("both", "one"))
 
     def test_of_a_loss_the_lowest_is_better(self):
         values = {self.A: [0.7, 0.72, 0.71], self.B: [0.9, 0.91, 0.92]}

@@ -14,6 +14,7 @@ from typing import TypeGuard
 import pandas as pd
 
 from twinrun import artifacts, run_files
+from twinrun.comparison.begun import UNKNOWN, begun_with
 from twinrun.comparison.evaluated_data import drawn_otherwise, other_samples
 from twinrun.comparison.outputs import hash_of_predictions
 from twinrun.comparison.pair import other_conditions
@@ -104,8 +105,7 @@ def _write_table(path: str | Path, trials: Sequence[Trial], metric: str) -> None
         | {"ended": trial["ended"]}
         for trial in trials
     ]
-    # Int64 with a capital knows missing values: one trial without a rank would make all of them
-    # floats.
+    # Int64 with a capital knows missing values, of which one would make all of them floats.
     artifacts.write_csv(path, pd.DataFrame(rows).astype({"rank": "Int64"}))
 
 
@@ -170,7 +170,6 @@ class _Measured:
         self.in_test = any(metric in tested for tested in self.tested)
         epochs = [logged[metric][0] for logged in self.logged if metric in logged]
         self.epoch = None if self.in_test else max(epochs, default=None)
-
         self.conflict = drawn_otherwise(manifests) if self.in_test else None
 
     def value_of(self, index: int, manifest: Manifest) -> tuple[float | None, str | None]:
@@ -270,6 +269,7 @@ def _trial(
         predictions_sha256=hash_of_predictions(path) if is_contest and has_ended else None,
         predicted_on=left["evaluated_on"]["in_order"].get("predict") if left else None,
         tested=measured.tested[index],
+        begun=begun_with(path, left) if left and has_ended else UNKNOWN,
         doubts=left["doubts"] if left else [],
         resumed_at=left["resumed_at"] if left else [],
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
+from twinrun.comparison.begun import Begun
 from twinrun.comparison.pair_records import Cause, PairAnswer, Quantity
 
 # A condition of the cell `seed`, where it changes nothing.
@@ -167,6 +168,8 @@ class Trial(TypedDict):
     """Hash of the samples of which it predicts, in their order; None where nobody can tell."""
     tested: dict[str, float]
     """All that its test logged."""
+    begun: Begun
+    """What it began with."""
     doubts: list[str]
     """What raises a doubt whether the network computes numbers."""
     resumed_at: list[int]

@@ -1,13 +1,14 @@
 """Two candidates: is the first better than the second, or just luckier?"""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal
 
 from twinrun.comparison.study_records import Choice, Ranking, Trial
 from twinrun.luck.forecast import power_with, seeds_needed
 from twinrun.luck.pairing import bought_by_seed
-from twinrun.luck.stillness import stands_still
+from twinrun.luck.stillness import Stillness, stillness
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import Difference, Scatter, scatter, welch
 
@@ -32,8 +33,8 @@ class Contest:
     """Whether weights, predictions and all that is tested are the same of both from each seed."""
     forgiven: float = 0.0
     """What the margin adds to the first one's values."""
-    still: str | None = None
-    """Label of the one that no seed moves, where seeds move the other; see `stands_still`."""
+    still: Mapping[str, Stillness] = field(default_factory=dict)
+    """Of those that no seed moves what it does not, by label, where values differ by seeds."""
 
     @property
     def needed(self) -> int | None:
@@ -80,10 +81,9 @@ def contest(ranking: Ranking) -> Contest:
         )
     values = [choice["values"] for choice in choices]
     first, second = map(scatter, values)
-    found, still = welch(first, second), None
-    if found is not None:
-        still = next((c["label"] for c in choices if stands_still(ranking, c)), None)
-        found = found if still is None else None
+    found = welch(first, second)
+    still = {c["label"]: kind for c in choices if found and (kind := stillness(ranking, c))}
+    found = None if still else found
     is_same = first.number > 1 and values[0] == values[1] and _are_same_trainings(ranking)
     return Contest(
         answer=_answer(ranking, found, is_same=is_same),

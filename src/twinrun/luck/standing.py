@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from twinrun.comparison.study_records import Ranking
 from twinrun.luck.forecast import seeds_needed
 from twinrun.luck.holm import adjusted
-from twinrun.luck.stillness import stands_still
+from twinrun.luck.stillness import Stillness, stillness
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import Scatter, scatter, welch
 
@@ -31,8 +31,8 @@ class Placed:
     where luck was not measured."""
     is_rival: bool
     """Whether it may be the best as well as the first."""
-    is_still: bool
-    """Whether nothing shows that seeds move it; see `stands_still`."""
+    still: Stillness | None
+    """What of it nothing shows to be moved by seeds; see `stillness`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Standing:
         """Of the first and the unmoved those that no seed moves, where seeds move another."""
         compared = [*self.placed[:1], *self.unmoved]
         some_move = any(choice.scatter.deviation for choice in compared)
-        return [choice for choice in compared if some_move and choice.is_still]
+        return [choice for choice in compared if some_move and choice.still]
 
     @property
     def needed(self) -> int | None:
@@ -87,7 +87,7 @@ def standing(ranking: Ranking) -> Standing:
     ranked = [(c["rank"], c) for c in ranking["choices"] if c["rank"] is not None]
     choices = [choice for _, choice in ranked]
     scatters = [scatter(choice["values"]) for choice in choices]
-    still = [stands_still(ranking, choice) for choice in choices]
+    still = [stillness(ranking, choice) for choice in choices]
     differences = [
         None if still[0] or other_is_still else welch(scatters[0], other)
         for other, other_is_still in zip(scatters[1:], still[1:], strict=True)
@@ -101,7 +101,7 @@ def standing(ranking: Ranking) -> Standing:
             scatter=found,
             p=p,
             is_rival=bool(index) and not (p is not None and p < LEVEL),
-            is_still=still[index],
+            still=still[index],
         )
         for index, ((rank, choice), found, p) in enumerate(
             zip(ranked, scatters, [None, *ps][: len(choices)], strict=True)

@@ -13,9 +13,9 @@ from twinrun.verdicts.sweep import (
     not_finite_beside,
     of_samples,
     resumed_beside,
-    stand_still,
     without_number,
 )
+from twinrun.verdicts.unmoved import begun_alike, stand_still
 
 QUESTION = "Is {a} better than {b}?"
 # Where one of them could not run.
@@ -51,7 +51,7 @@ def measured(ranking: Ranking, found: Contest) -> str:
         f"{spread(found.second, digits)} of {b['label']}"
     )
     aside = of_samples(ranking) + without_number(ranking) + not_finite_beside(ranking)
-    aside += resumed_beside(ranking)
+    aside += resumed_beside(ranking) + begun_alike(ranking, found.still)
     if seeds < 2:
         is_tied = found.first.mean == found.second.mean
         luck = NONE_AHEAD if is_tied else "from one seed only, so this may be luck"
@@ -61,8 +61,8 @@ def measured(ranking: Ranking, found: Contest) -> str:
     if found.is_same:
         # Without a margin, too: no number of seeds tells a training from itself.
         return f"{compared}; {alike_from(seeds)}{aside}"
-    if found.still is not None:
-        return f"{compared}; {stand_still([found.still], seeds)}{aside}"
+    if found.still:
+        return f"{compared}; {stand_still(found.still, seeds)}{aside}"
     if found.difference is None:
         are_same = same(found.first, found.second)
         alike = "both give the same, but for a millionth" if are_same else "no seed changes that"

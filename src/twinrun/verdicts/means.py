@@ -6,6 +6,7 @@ from twinrun.formatting import count, digits_for, measure, plural
 from twinrun.luck.forecast import MOST_SEEDS
 from twinrun.luck.welch import Scatter, steps_between
 
+MOST_NAMED = 5
 NONE_AHEAD = "from one seed only, by which none is ahead"
 UNMOVED = "no seed changes these values, so how much of the order is luck was not measured"
 
@@ -44,3 +45,15 @@ def digits_apart(found: Sequence[Scatter]) -> int:
     """Return how many digits tell means from each other that are more than rounding apart."""
     means = [of.mean for of in found]
     return digits_for(max(map(abs, means)), min(steps_between(means), default=0.0))
+
+
+def joined(labels: Sequence[str]) -> str:
+    """Join labels by commas and `and`."""
+    *others, last = labels
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def some_of(labels: Sequence[str]) -> str:
+    """Name the first of many, and how many more there are."""
+    more = len(labels) - MOST_NAMED
+    return joined(labels) if more <= 0 else joined([*labels[:MOST_NAMED], f"{more} more"])

@@ -17,44 +17,36 @@ from twinrun.luck.floor import Floor, floors
 from twinrun.luck.standing import Placed, Standing, standing
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.means import (
+    MOST_NAMED,
     NONE_AHEAD,
     UNMOVED,
     digits_apart,
+    joined,
     seeds_still,
+    some_of,
     spread,
 )
 from twinrun.verdicts.rows import Answer, Key, Verdict
+from twinrun.verdicts.unmoved import begun_alike, stand_still
 
 FINISHED = "Did every trial of the sweep finish?"
 BEST = "Is one choice better than all others by more than the luck of seeds?"
-MOST_NAMED = 5
 
 
 def finished(ranking: Evidence[Ranking]) -> Verdict:
     """Say whether every trial finished."""
     number, done = len(ranking.found["trials"]), ranking.found["finished"]
     clauses = [f"{done} of {plural(number, 'trial')} finished"]
-    clauses += [f"{_and(labels)} lead to the same parameters" for labels in ranking.found["same"]]
+    clauses += [f"{joined(labels)} lead to the same parameters" for labels in ranking.found["same"]]
     broken = [
         f"{trial['label']} ({trial['lacks']})"
         for trial in ranking.found["trials"]
         if trial["ended"] == "finished" and trial["lacks"] and trial["lacks"] not in NOT_LOGGED
     ]
     if broken:
-        clauses.append(f"but without a number: {_named(broken)}")
+        clauses.append(f"but without a number: {some_of(broken)}")
     measured = "; ".join(clauses)
     return _verdict(ranking, "finished", FINISHED, "yes" if done == number else "no", measured)
-
-
-def _and(labels: Sequence[str]) -> str:
-    *others, last = labels
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _named(labels: Sequence[str]) -> str:
-    """Name the first of many, and how many more there are."""
-    more = len(labels) - MOST_NAMED
-    return _and(labels) if more <= 0 else _and([*labels[:MOST_NAMED], f"{more} more"])
 
 
 def best(ranking: Evidence[Ranking], noises: Sequence[NoiseTable] = ()) -> list[Verdict]:
@@ -149,7 +141,7 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
     """
     first, rivals = found.placed[0], found.rivals
     measured_as, beside = f"{ranking['best']} {metric_in(ranking)}", _beside(ranking, found)
-    names = _named([choice.label for choice in found.firsts])
+    names = some_of([choice.label for choice in found.firsts])
     alone = f"{measured_as}: {measure(first.scatter.mean)} with {names}"
     if len(found.placed) < 2:
         return "undecided", f"{alone}; there is no other choice to compare it with{beside}"
@@ -164,7 +156,7 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
         samples = of_samples(ranking)
         return "yes", f"best{of}: {_shown(first)}; {mean}; {told}, {next_one}{samples}{beside}"
     digits = digits_apart([choice.scatter for choice in (first, *rivals)])
-    named = _named([_shown(choice, digits) for choice in (first, *rivals)])
+    named = some_of([_shown(choice, digits) for choice in (first, *rivals)])
     return "undecided", f"undecided between {named}; {mean}; {_still(found)}{beside}"
 
 
@@ -193,7 +185,7 @@ def _still(found: Standing) -> str:
     """Say what it would take to decide."""
     unmoved, are_all = found.unmoved, len(found.unmoved) == len(found.rivals)
     if found.still:
-        why = stand_still([choice.label for choice in found.still], found.seeds)
+        why = stand_still({c.label: c.still for c in found.still if c.still}, found.seeds)
         return why if are_all else f"{why}; of the others {seeds_still(found.needed, found.seeds)}"
     if are_all:
         is_tied = all(rival.rank == 1 for rival in unmoved)
@@ -202,24 +194,8 @@ def _still(found: Standing) -> str:
     if not unmoved:
         return still
     # The first is as unmoved as these: it is told from the others by their scatter alone.
-    names = _and([found.placed[0].label, *(rival.label for rival in unmoved)])
+    names = joined([found.placed[0].label, *(rival.label for rival in unmoved)])
     return f"no seed changes the values of {names}; of the others {still}"
-
-
-def stand_still(labels: Sequence[str], seeds: int) -> str:
-    """Say that no seed moves these, and what that may be.
-
-    >>> stand_still(["wide"], 4)
-    'no seed moves wide (its result is the same from each of 4 seeds, so it may seed itself), so \
-its luck is not measured'
-    """
-    its, itself, whose = "its result", "it may seed itself", "its"
-    if len(labels) > 1:
-        its, itself, whose = "the result of each", "they may seed themselves", "their"
-    return (
-        f"no seed moves {_named(labels)} ({its} is the same from each of {count(seeds)} seeds, so "
-        f"{itself}), so {whose} luck is not measured"
-    )
 
 
 def _shown(choice: Placed, digits: int = 3) -> str:
@@ -230,7 +206,8 @@ def _beside(ranking: Ranking, found: Standing) -> str:
     """Name the choices and the seeds that are not compared."""
     text = "".join(f"; {label} is not comparable ({why})" for label, why in found.beside[:3])
     text += f"; nor are {len(found.beside) - 3} more" if len(found.beside) > 3 else ""
-    return text + without_number(ranking) + not_finite_beside(ranking) + resumed_beside(ranking)
+    text += without_number(ranking) + not_finite_beside(ranking) + resumed_beside(ranking)
+    return text + begun_alike(ranking, {c.label: c.still for c in found.still if c.still})
 
 
 def of_samples(ranking: Ranking) -> str:
@@ -261,7 +238,7 @@ def not_finite_beside(ranking: Ranking) -> str:
         for doubt in trial["doubts"] if trial["lacks"] is None else []:
             found.setdefault(doubt, []).append(trial["label"])
     named = [
-        f"of {_and(of) if len(of) <= MOST_NAMED else f'{count(len(of))} trials'} {what}"
+        f"of {joined(of) if len(of) <= MOST_NAMED else f'{count(len(of))} trials'} {what}"
         for what, of in found.items()
     ]
     return f"; but {'; '.join(named)}" if named else ""
