@@ -15,6 +15,7 @@ from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.making_loaders import Making
+from twinrun.checkpoint.parted import Groups
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
@@ -91,6 +92,7 @@ def complete(
     worker: Mapping[str, Any],
     compiled_for: list[list[int]] | None,
     making: Making | None,
+    shared: Groups,
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
 
@@ -104,6 +106,7 @@ def complete(
         worker: what this worker keeps beside all else, where there are several.
         compiled_for: the shapes of batch for which the module's own code was compiled.
         making: what the training loaders were made from.
+        shared: names of attributes that hold one object, which a checkpoint might part.
     """
     loops = checkpoint["loops"]["fit_loop"]
     more = {}
@@ -135,4 +138,5 @@ def complete(
         "worker": dict(worker),
         "compiled_for": compiled_for,
         "making": making,
+        "shared": shared,
     }
