@@ -14,6 +14,7 @@ from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
+from twinrun.checkpoint.loaded_states import looks_of_callbacks
 from twinrun.checkpoint.making_loaders import Making
 from twinrun.checkpoint.parted import Groups
 from twinrun.checkpoint.plain_attributes import Attributes
@@ -134,6 +135,7 @@ def complete(
         "told_looks": looks_told(trainer),
         "attributes": attributes,
         "at_start": state_at_start(trainer, start),
+        "looks_of_callbacks": looks_of_callbacks(trainer),
         "models": best_models.beside(trainer),
         "worker": dict(worker),
         "compiled_for": compiled_for,

@@ -145,7 +145,7 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
     # First, as one may count how often it is asked.
     states = {key: OwnState(each) for key, each in owners.items() if says_itself(type(each))}
     for key, state in states.items():
-        for name, value in _looked_at(owners[key], kept):
+        for name, value in own_of_callback(owners[key], kept):
             if isinstance(value, torch.nn.Module):
                 value = _state_of(value)
             path, only_users = f"{type(owners[key]).__name__}.{name}", _pickled(value, kept) is None
@@ -177,11 +177,11 @@ def attributes_of_callbacks(
     for index, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
         if not kind.__module__.startswith(OURS) and not says_itself(kind):
-            for name, value in _looked_at(callback, kept):
+            for name, value in own_of_callback(callback, kept):
                 yield f"{index} {kind.__name__}.{name}", value
 
 
-def _looked_at(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
+def own_of_callback(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
     """Yield the attributes of a callback or a schedule that its library does not set itself."""
     found = attributes_of(owner)
     # What torch counts and shows of a schedule, and computes anew.
