@@ -40,6 +40,7 @@ MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 _PICKLED, _LEFT_OUT = "pickled ", "left out "  # by a state_dict
 _GIVEN = "given "  # to Lightning's part of a callback
+_SAID_TOO = " (it may, under that name, if load_state_dict sets it)"
 _LATE = " (it is first set under way: `__init__` may set it)"
 LATE = " (it is first set under way: `__init__` may set it, if it stays what it is)"  # of data
 _LIGHTNING = ("pytorch_lightning.", "lightning.")
@@ -266,7 +267,7 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
                 is_late = then is None and (state or "").removeprefix(_LEFT_OUT) in MAY_GO
                 yield (
                     f"{name} changes while the training runs, and the state_dict does not hold it"
-                    f"{_LATE if is_late else ''}"
+                    f"{_LATE if is_late else _SAID_TOO}"
                 )
             continue
         if state is not None and state.startswith(UNSEEN):
