@@ -30,7 +30,9 @@ def check_threads():
     job = max(trainings, key=lambda job: job.params.run["cores"], default=None)
     if job is None:
         return
-    name = " ".join([job.rule.name, *(f"{k}={v}" for k, v in job.wildcards_dict.items())])
+    name = " ".join(
+        [job.rule.name, *(f"{k}={v}" for k, v in job.wildcards_dict.items())]
+    )
     try:
         require_threads(job.params.run["cores"], granted=workflow.cores, of=name)
     except TwinrunError as error:
