@@ -20,8 +20,8 @@ from twinrun.acceleration.exact_counts import ExactCounts
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 
-# Optimizers that take a rate that is a tensor without reading it back, which no capture allows. Others
-# are captured anew for another rate.
+# Optimizers that take a rate that is a tensor without reading it back, which no capture allows.
+# Others are captured anew for another rate.
 TENSOR_RATE = (torch.optim.Adam, torch.optim.AdamW)
 
 Step = Callable[[object, int], object]
