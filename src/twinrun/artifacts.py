@@ -175,8 +175,9 @@ def read_csv(
     import pandas as pd
 
     try:
-        form = {"keep_default_na": types is not str, "nrows": rows, **to_the_bit()}
-        table = pd.read_csv(path, dtype=types, **form)
+        table = pd.read_csv(
+            path, dtype=types, nrows=rows, keep_default_na=types is not str, **to_the_bit()
+        )
     # pandas' own errors (empty, cells that are no numbers, a line too long) are of this class, as
     # is that of bytes that are no UTF-8.
     except ValueError as error:
