@@ -246,7 +246,8 @@ def fingerprint_of(settings):
 
 def seal(folder):
     """Record the hashes of a run's files as they are now."""
-    files = [file for file in folder.iterdir() if file.name != run_files.CHECKSUMS]
+    beside = (run_files.CHECKSUMS, "run.imports.jsonl")
+    files = [file for file in folder.iterdir() if file.name not in beside]
     run_files.write_checksums(folder / run_files.CHECKSUMS, sorted(files))
 
 

@@ -49,11 +49,11 @@ def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callback
     metrics, module = EpochMetrics(), module()
     trainer = pl.Trainer(
         callbacks=[kept, tracer, metrics, *callbacks, Kill(kill)],
-        logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         **{
             "accelerator": "cpu",
+            "logger": False,
             "num_sanity_val_steps": 0,
             "max_epochs": EPOCHS,
             "enable_checkpointing": False,

@@ -14,6 +14,8 @@ from twinrun.containers import without_faceless
 
 # By torch's schedulers, and by others that wrap `step`.
 _SET_BY_OTHERS = {"step", "_opt_called", "_wrapped_by_lr_sched"}
+_ANY = {"__dict__", "vars", "setattr"}  # by these code sets any attribute
+_NONE = (lambda: None).__code__
 
 
 @functools.cache
@@ -38,12 +40,37 @@ def set_by_other_bases(kind: type, is_users: Callable[[object], bool]) -> frozen
     return _set_in(base for base in kind.__mro__ if not is_users(base.__module__))
 
 
+@functools.cache
+def settings_of(kind: type, packages: tuple[str, ...]) -> frozenset[str]:
+    """Name what bases of a class keep that they were given, and that `load_state_dict` leaves.
+
+    A state may name it all the same: Lightning's ModelCheckpoint compares its folder, say.
+
+    Args:
+        kind: the class.
+        packages: how the names of the modules of these bases begin.
+    """
+    theirs = [base for base in kind.__mro__ if base.__module__.startswith(packages)]
+    makers = [vars(base)["__init__"] for base in theirs if "__init__" in vars(base)]
+    given = {name for maker in makers for name in inspect.signature(maker).parameters}
+    loading = [vars(base).get("load_state_dict") for base in kind.__mro__]
+    named = {name for each in loading for name in getattr(each, "__code__", _NONE).co_names}
+    if not named.isdisjoint(_ANY):
+        return frozenset()
+    kept = {*given, *(f"_{name}" for name in given)} & _set_in(theirs)
+    return frozenset(kept - _stored_by(loading))
+
+
 def _set_in(bases: Iterable[type]) -> frozenset[str]:
     members = [member for base in bases for member in vars(base).values()]
     setters = [member.fset for member in members if isinstance(member, property)]
+    return _stored_by((*members, *setters))
+
+
+def _stored_by(members: Iterable[object]) -> frozenset[str]:
     return frozenset(
         str(step.argval)
-        for function in (*members, *setters)
+        for function in members
         if isinstance(function, types.FunctionType)
         for step in dis.get_instructions(inspect.unwrap(function))
         if step.opname == "STORE_ATTR"

@@ -84,8 +84,8 @@ def test_a_captured_update_reads_nothing_back_and_keeps_all_on_its_device(
     optimizer, parameters = after_a_plain_step(optimizer_class, foreach=foreach)
     update = Update(optimizer, parameters, CAPTURED)
     update.read_rates()
-    with torch.no_grad():
-        update.step(update.double)  # of meta tensors torch can read no value
+    with torch.no_grad(), update.counts.exact():
+        update.in_one_piece()  # of meta tensors torch can read no value
     used = [value for state in optimizer.state.values() for value in state.values()]
     used += [group["lr"] for group in update.double.param_groups]
     assert all(value.is_meta for value in used if isinstance(value, torch.Tensor))

@@ -112,6 +112,31 @@ def test_another_form_of_the_optimizer_equals_the_plain_one(regression, form):
     assert_as_exact(Trained(regression, [points()], optimizer=form), exact)
 
 
+@pytest.mark.parametrize("name", ["AdamW", "Adamax", "RAdam", "Adagrad"])
+def test_counts_of_an_optimizer_are_the_plain_ones_between_whole_steps(name, regression):
+    """Red before: counts were float64, and each fingerprint of the state another from step 2 on."""
+    found = []
+    for compile_ in ("none", "step"):
+        module = copy.deepcopy(regression)
+        optimizer = getattr(torch.optim, name)(module.parameters(), lr=0.01)
+        module.log = lambda *arguments: None
+        step = TrainingStep(
+            module.training_step, optimizer, Variant(**{**PLAIN, "compile": compile_}), module
+        )
+        seen = []
+        for index in range(4):
+            step(points(), index)
+            if index == 2:  # a callback may begin to count anew
+                for state in optimizer.state.values():
+                    state["step"].zero_()
+            states = optimizer.state_dict()["state"]
+            seen.append({key: state["step"].clone() for key, state in states.items()})
+        found.append(seen)
+    plain, whole = found
+    assert str(whole) == str(plain)
+    assert {value.dtype for value in plain[0].values()} == {torch.float32}
+
+
 def test_gradients_can_be_seen_after_a_whole_step(whole, plain):
     for (name, fast), slow in zip(
         whole.module.named_parameters(), plain.module.parameters(), strict=True

@@ -334,10 +334,38 @@ def test_only_what_a_callback_keeps_and_nobody_saves_is_named(kind, names):
         assert is_own == ("state_dict" in vars(kind) or isinstance(callback, Averages))
 
 
-@pytest.mark.parametrize(("name", "is_left_out"), [("min_delta", True), ("patience", False)])
-def test_what_a_callback_of_lightnings_was_given_may_change_if_it_saves_that(name, is_left_out):
-    """Red before: a resumed training had what it was given at first."""
-    callback = pl.callbacks.EarlyStopping("loss")
+class SavesItsDelta(pl.callbacks.EarlyStopping):
+    def state_dict(self):
+        return {**super().state_dict(), "min_delta": self.min_delta}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.min_delta = state_dict["min_delta"]
+
+
+class SavesItAll(SavesItsDelta):
+    def load_state_dict(self, state_dict):
+        vars(self).update(state_dict)
+
+
+@pytest.mark.parametrize(
+    ("callback", "name", "value"),
+    [
+        (pl.callbacks.EarlyStopping("loss"), "min_delta", 1.0),
+        (pl.callbacks.EarlyStopping("loss"), "_check_on_train_epoch_end", True),
+        (pl.callbacks.ModelCheckpoint(), "monitor", "loss"),
+        (pl.callbacks.ModelCheckpoint(monitor="loss"), "dirpath", "elsewhere"),
+        (pl.callbacks.ModelCheckpoint(), "_every_n_epochs", 2),
+        (pl.callbacks.GradientAccumulationScheduler({1: 2}), "scheduling", {0: 1, 1: 3}),
+        (pl.callbacks.Timer("00:00:10:00"), "_duration", 1.0),
+        (pl.callbacks.EarlyStopping("loss"), "patience", None),
+        (SavesItsDelta("loss"), "min_delta", None),
+        (SavesItAll("loss"), "min_delta", None),
+        (pl.callbacks.ModelCheckpoint(), "last_model_path", None),
+    ],
+)
+def test_what_a_callback_of_lightnings_was_given_may_change_if_it_loads_that(callback, name, value):
+    """Red before: a resumed training had what it was given at first, if only the state names it."""
     trainer = SimpleNamespace(
         callbacks=[callback],
         lightning_module=pl.LightningModule(),
@@ -345,8 +373,9 @@ def test_what_a_callback_of_lightnings_was_given_may_change_if_it_saves_that(nam
         lr_scheduler_configs=[],
     )
     before = states_of_callbacks(trainer)
-    setattr(callback, name, getattr(callback, name) + 1)
-    callback.wait_count += 1
+    setattr(callback, name, 2 if value is None else value)
+    callback.wait_count = 2
     found = list(changed_callbacks(before, states_of_callbacks(trainer)))
-    why = "changes while the training runs, and the state_dict does not hold it"
-    assert found == [f"EarlyStopping.{name} {why}"] * is_left_out
+    why = "changes while the training runs, and load_state_dict does not set it"
+    named = [] if value is None else [f"{type(callback).__name__}.{name} {why}"]
+    assert found == named

@@ -13,6 +13,7 @@ from twinrun import artifacts
 from twinrun.comparison.compare import compare
 from twinrun.comparison.matrix import sentence, tabulate
 from twinrun.figures.matrix import cells as draw
+from twinrun.report.advice_causes import of_cell
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.matrix import baseline_repeats, seed_matters, withstands_changes
 
@@ -304,6 +305,28 @@ def test_another_seed_that_moves_rng_states_alone_decides_nothing(tmp_path):
     (row,) = seed_matters(Evidence(path="x", found=summary))
     assert (row["key"], row["answer"]) == ("seed_matters", "no")
     assert row["measured"] == f"{seed['label']}: {seed['sentence'].removesuffix('.')}"
+
+
+@pytest.mark.parametrize(
+    ("factor", "size", "said"),
+    [
+        (1 + 2**-23, "rounding", "no more than rounding explains (losses 1.19×10⁻⁷ of their"),
+        (1.01, "undecided", "undecided whether rounding explains it: losses 0.0100 of their size"),
+    ],
+)
+def test_losses_apart_before_the_same_weights_are_measured_by_rounding(
+    tmp_path, factor, size, said
+):
+    """Red before: "the forward pass computes otherwise", of a unit in the last place."""
+    study = Study(tmp_path)
+    study.add("repeat")
+    losses = [*LOSSES[:1], LOSSES[1] * factor, *LOSSES[2:]]
+    study.add("threads", planted=[(2, "loss", None)], losses=losses)
+    cell = study.tabulated()[1]["cells"][1]
+    assert (cell["same_weights"], cell["size"], cell["judged_by"]) == (True, size, "losses")
+    assert f"(cause: forward); {said}" in cell["sentence"]
+    assert "; at the end every parameter and buffer is the same" in cell["sentence"]
+    assert "rounding" in (of_cell(cell) or "")
 
 
 def test_another_seed_that_changes_a_buffer_matters(tmp_path):

@@ -165,6 +165,39 @@ def outcome(folder, requirements, **results):
     return {code: outcome for outcome, code in EXIT_CODES.items()}[code]
 
 
+def write_tables(comparison):
+    for table in (".tensors.csv", ".steps.csv"):
+        comparison.with_suffix(table).write_text("step\n")
+
+
+@pytest.mark.parametrize("of", ["comparisons/x", "matrix/denoiser/threads-1", "noise/x"])
+@pytest.mark.parametrize("is_judged_before", [False, True])
+def test_a_table_beside_a_comparison_that_is_gone_does_not_pass(
+    tmp_path, monkeypatch, capsys, of, is_judged_before
+):
+    """Red before: the gate passed, and figures were made of what was no longer there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("twinrun.gate.gate.stale_reasons", lambda *_: [])
+    record = Path("results", f"{of}.json")
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    write_tables(record)
+    row = verdict("equal") | {"evidence": f"{of}.json"}
+    found = {"rows": [row], "requirements": {"deterministic_pair": "equal"}}
+    table = record.with_suffix(".steps.csv")
+    if is_judged_before:
+        assert outcome(Path("results"), **found) == "pass"
+        table.unlink()
+        assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+        assert f"{table} changed since the gate judged" in capsys.readouterr().out
+    else:
+        table.unlink()
+        assert outcome(Path("results"), **found) == "not comparable"
+        assert (
+            f"{table} is missing, which is made together with {record}" in capsys.readouterr().out
+        )
+
+
 @pytest.mark.parametrize("is_deleted", [False, True])
 @pytest.mark.parametrize(
     "file", ["comparisons/x.json", "matrix/threads-1.json", "runs/run/SHA256SUMS"]
@@ -180,6 +213,8 @@ def test_what_the_answers_rest_on_is_looked_at_again(
     (folder / file).parent.mkdir(exist_ok=True, parents=True)
     if not (folder / file).is_file():
         (folder / file).write_text("{}")
+    if "comparisons/" in file:
+        write_tables(folder / file)
     found = {"rows": [verdict("equal")], "rests_on": [str(Path(run).relative_to(tmp_path))]}
     assert outcome(Path("results"), {"deterministic_pair": "equal"}, **found) == "pass"
     (folder / file).unlink() if is_deleted else (folder / file).write_text("{ }")
@@ -748,6 +783,7 @@ def test_a_table_of_verdicts_that_is_not_that_of_its_studies_does_not_pass(
     """Red before: an altered answer of the joined table passed, if its study's was deleted, too."""
     (tmp_path / "comparisons").mkdir()
     (tmp_path / "comparisons/x.json").touch()
+    write_tables(tmp_path / "comparisons/x.json")
     assert outcome(tmp_path, {"deterministic_pair": "equal"}, rows=[verdict("equal")]) == "pass"
     file = tmp_path / "verdicts/reproducibility.csv"
     file.unlink()

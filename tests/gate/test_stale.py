@@ -49,6 +49,8 @@ def made(tmp_path, monkeypatch):
             },
         },
     )
+    with kept(RUN, ""):
+        pass
     line = {"requirement": "v_pair: equal", "outcome": "pass", "why": "equal"}
     write_outcome(
         tmp_path / "results/gate.json",
@@ -146,6 +148,13 @@ def test_what_a_run_imported_in_another_process_counts_however_it_ended(made, is
     (made / "late.py").write_text("x = 2\n")
     (reason,) = stale_reasons([RUN], made)
     assert reason.startswith(f"late.py has changed since {RUN} was made")
+
+
+def test_a_run_without_its_log_of_imports_does_not_pass(made, capsys):
+    """Red before: it passed, and code that a worker had imported was no longer looked at."""
+    log_of(made / RUN).unlink()
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    assert f"run.imports.jsonl is gone since {RUN} was made" in capsys.readouterr().out
 
 
 def test_the_code_that_made_a_dataset_counts(made):

@@ -1002,6 +1002,12 @@ def test_what_a_setting_does_by_itself_is_not_looked_for_in_ones_own_code(label,
     assert told == OF_A_CHANGE[cause] if words is None else words in told
 
 
+def test_a_dataset_that_draws_is_named_where_data_workers_move_rng_states():
+    """Red before: a callback, a loader or a layer, and not the dataset's `__getitem__`."""
+    assert "`__getitem__`" in (of_cell(cell("data_workers: 2", "differs", "RNG state")) or "")
+    assert "`__getitem__`" not in (of_cell(cell("threads: 2", "differs", "RNG state")) or "")
+
+
 def test_a_changed_setting_that_breaks_equality_points_at_ones_own_code(monkeypatch):
     cells = [
         cell("repeat", "equal", name="repeat"),

@@ -10,7 +10,7 @@ import torch
 from example_trainings import VARIANT, WORKLOAD, state_of_this_process
 from small import Small
 
-from twinrun.acceleration import between, roundings, whole_step
+from twinrun.acceleration import between, exact_counts, roundings, whole_step
 from twinrun.acceleration.compilation import traced_only
 from twinrun.acceleration.cuda_graph import CudaGraph
 from twinrun.acceleration.evidence import Recorded
@@ -59,7 +59,7 @@ def freeze_rates(monkeypatch):
 
 
 def count_in_float32(monkeypatch):
-    monkeypatch.setattr(whole_step, "COUNTING", ())
+    monkeypatch.setattr(exact_counts, "COUNTING", ())
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,12 @@ class TestSweep:
                 "undecided",
                 "no seed changes the values of lr 1 and lr 2; of the others 167 seeds would",
             ),
+            # Red before: "no number of seeds", of what may be one training.
+            (
+                {1: [0.8, 0.9], 2: [0.8, 0.9]},
+                "undecided",
+                "each of these seeds gives all of these the same value",
+            ),
             # Equal values are those of two trainings all the same.
             ({1: [0.8, 0.9], 2: [0.9, 0.8]}, "undecided", "no number of seeds up to 10,000"),
             # One that diverged, however far, moves nobody else's interval.

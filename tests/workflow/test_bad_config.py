@@ -139,7 +139,9 @@ def test_three_mistakes_are_three_lines(project):
 def test_a_variant_with_more_threads_than_cores_is_refused_not_clipped(project, demo_config):
     target = "results/runs/factorization/nondeterministic/seed1/repeat1/run.json"
     done = project.snakemake(target, config=demo_config, cores="1", check=1)
-    assert "needs 2 threads but was given 1" in done.text
+    # Red before: "this job", of all that there are.
+    job = "train workload=factorization variant=nondeterministic seed=1 repeat=1"
+    assert f"{job} needs 2 threads but was given 1" in done.text
     # Red before: by the job itself, behind all that came ahead of it.
     assert "Rehearsing" not in done.text
     assert "localrule" not in done.text

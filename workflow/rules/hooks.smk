@@ -27,9 +27,14 @@ def check_threads():
     if workflow.executor_plugin.name != "local":
         return
     trainings = of_script("train", workflow.dag.needrun_jobs())
-    needed = max((job.params.run["cores"] for job in trainings), default=0)
+    job = max(trainings, key=lambda job: job.params.run["cores"], default=None)
+    if job is None:
+        return
+    name = " ".join(
+        [job.rule.name, *(f"{k}={v}" for k, v in job.wildcards_dict.items())]
+    )
     try:
-        require_threads(needed, granted=workflow.cores)
+        require_threads(job.params.run["cores"], granted=workflow.cores, of=name)
     except TwinrunError as error:
         raise WorkflowError(str(error)) from None
 

@@ -3,9 +3,8 @@
 It is compiled into one graph, captured as one launch, or both. Gradients are copied into tensors
 that stay, where they can be seen afterwards. The update is torch's own code for the optimizer,
 called on a double of it that shares its state and reads its rate from a tensor: a number would be
-compiled or captured as it is, and a schedule would be without effect. The rate and the optimizer's
-count of steps are float64, as they are where the plain update computes with Python numbers; with
-torch's float32 count, 1 - 0.999 ** 1 of Adam loses four digits.
+compiled or captured as it is, and a schedule would be without effect. The rate is float64, as it is
+where the plain update computes with Python numbers, and so is the count of steps (`exact_counts`).
 """
 
 import inspect
@@ -17,19 +16,12 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from twinrun.acceleration.compilation import Compiled
 from twinrun.acceleration.cuda_graph import CudaGraph
+from twinrun.acceleration.exact_counts import ExactCounts
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 
-# The optimizers that compute with their count of steps.
-COUNTING = (
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.Adamax,
-    torch.optim.RAdam,
-    torch.optim.Adagrad,
-)
-# Those that take a rate that is a tensor without reading it back, which no capture allows. Others
-# are captured anew for another rate.
+# Optimizers that take a rate that is a tensor without reading it back, which no capture allows.
+# Others are captured anew for another rate.
 TENSOR_RATE = (torch.optim.Adam, torch.optim.AdamW)
 
 Step = Callable[[object, int], object]
@@ -119,11 +111,12 @@ class WholeStep:
         # A plain step leaves None there, and tracing tells None from a gradient of zeros.
         for parameter in self._unused:
             parameter.grad = None
-        if self._graph is None:
-            result = self._step(batch, index)
-        else:
-            result, logged = self._graph(batch, index)
-            self._logged.extend(logged)
+        with self._update.counts.exact():
+            if self._graph is None:
+                result = self._step(batch, index)
+            else:
+                result, logged = self._graph(batch, index)
+                self._logged.extend(logged)
         if result is None:  # Lightning skips such a batch, after `zero_grad`
             for parameter, _ in self._kept:
                 parameter.grad = None
@@ -147,7 +140,7 @@ class WholeStep:
                 for parameter, gradient in zip(parameters, gradients, strict=True):
                     if parameter.grad is not None and gradient is not None:
                         parameter.grad.copy_(gradient)
-                update.step(update.double)
+                update.in_one_piece()
 
         def step(batch: object, index: int) -> object:
             result = training_step(batch, index)
@@ -213,15 +206,22 @@ class Update:
                     device=first.device if double.get("capturable") else None,
                 )
             self.double.param_groups.append(double)
+        self.counts = ExactCounts(optimizer)
         for parameter in trained:
             state = optimizer.state[parameter]
             count = state.get("step")
             if isinstance(count, torch.Tensor):
-                dtype = torch.float64 if type(optimizer) in COUNTING else count.dtype
-                # A plain step leaves it on the CPU, where `capturable` forms refuse it, even those
-                # that do not compute with it.
-                device = parameter.device if on_gpu(parameter) else None
-                state["step"] = count.to(dtype=dtype, device=device)
+                if on_gpu(parameter):
+                    # A plain step leaves it on the CPU, where `capturable` forms refuse it, even
+                    # those that do not compute with it.
+                    state["step"] = count = count.to(device=parameter.device)
+                self.counts.add(state, count)
+
+    def in_one_piece(self) -> None:
+        """Do the update, within `counts.exact`."""
+        self.counts.read()
+        self.step(self.double)
+        self.counts.write_back()
 
     def give_back(self) -> None:
         """Have plain updates find their counts where these keep them, and wait for no GPU."""

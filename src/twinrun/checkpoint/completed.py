@@ -14,7 +14,9 @@ from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
+from twinrun.checkpoint.loaded_states import looks_of_callbacks
 from twinrun.checkpoint.making_loaders import Making
+from twinrun.checkpoint.parted import Groups
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
@@ -91,6 +93,7 @@ def complete(
     worker: Mapping[str, Any],
     compiled_for: list[list[int]] | None,
     making: Making | None,
+    shared: Groups,
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
 
@@ -104,6 +107,7 @@ def complete(
         worker: what this worker keeps beside all else, where there are several.
         compiled_for: the shapes of batch for which the module's own code was compiled.
         making: what the training loaders were made from.
+        shared: names of attributes that hold one object, which a checkpoint might part.
     """
     loops = checkpoint["loops"]["fit_loop"]
     more = {}
@@ -131,8 +135,10 @@ def complete(
         "told_looks": looks_told(trainer),
         "attributes": attributes,
         "at_start": state_at_start(trainer, start),
+        "looks_of_callbacks": looks_of_callbacks(trainer),
         "models": best_models.beside(trainer),
         "worker": dict(worker),
         "compiled_for": compiled_for,
         "making": making,
+        "shared": shared,
     }

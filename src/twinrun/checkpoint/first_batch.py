@@ -13,6 +13,7 @@ from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
+from twinrun.checkpoint.parted import Parted
 from twinrun.checkpoint.restored import ELSEWHERE, SETS_ALL
 from twinrun.checkpoint.together import Together, agreed
 from twinrun.checkpoint.told_epochs import STATE, ToldEpochs, told_and_said
@@ -38,7 +39,7 @@ class FirstBatch:
         """
         self._trained_otherwise = trained_otherwise or (lambda: None)
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
-        self.compiled = OwnCompiled()
+        self.compiled, self.parted = OwnCompiled(), Parted()
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
         self._is_in_epoch = False  # resumed there
         self._validations: ToldEpochs | None = None  # until data have been validated
@@ -47,10 +48,13 @@ class FirstBatch:
         """Say why the workers, or code that the module compiles, could not go on as they would."""
         yield from self._together.hindrances(trainer)
         yield from self.compiled.hindrances(trainer)
+        if (why := self.parted.changed()) is not None:
+            yield why
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of them."""
-        return {"worker": self._together.state(), "compiled_for": self.compiled.state()}
+    def state(self, trainer: pl.Trainer) -> dict[str, Any]:
+        """Return what a checkpoint keeps of them, and which objects it might part."""
+        kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
+        return {**kept, "shared": self.parted.groups(trainer)}
 
     def resumed(
         self, trainer: pl.Trainer, state: Mapping[str, Any], before: KeptBeside | None = None
@@ -64,6 +68,7 @@ class FirstBatch:
         """
         told = self._validations = ToldEpochs(trainer, state)
         self._is_in_epoch = before is not None
+        self.parted.resumed(trainer, state.get("shared", []))  # older versions have none
 
         def unlike() -> str | None:
             # What is compared with that of the first process needs no such guess.
@@ -113,7 +118,7 @@ class FirstBatch:
         """Return why an epoch should not have ended, if a batch was to come before that."""
         self._folder.note_batch(None)
         if self._folder.expected is None:
-            return self._trained_otherwise()
+            return self._trained_otherwise() or self.parted.changed()
         return f"{ELSEWHERE}: no batch came after the stop"
 
     def _other_than(self, expected: str, found: str) -> str | None:

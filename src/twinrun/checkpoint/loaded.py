@@ -43,7 +43,9 @@ class Loaded:
             name: copy.deepcopy(value) if id_of_memory(value) in taken else value
             for name, value in checkpoint["state_dict"].items()
         }
-        self._callbacks = LoadedCallbacks(self._held["callbacks"])
+        self._callbacks = LoadedCallbacks(
+            self._held["callbacks"], checkpoint[best_models.KEY].get("looks_of_callbacks", {})
+        )
         self._data = LoadedData(checkpoint, trainer)
 
     def look(self, trainer: pl.Trainer) -> None:

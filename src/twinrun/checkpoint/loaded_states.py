@@ -16,7 +16,12 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.plain_data import as_data
-from twinrun.checkpoint.unsaved_state import OURS
+from twinrun.checkpoint.unsaved_state import (
+    OURS,
+    kept_anyway,
+    own_of_callback,
+    says_itself,
+)
 
 OWN = "twinrun."
 
@@ -24,9 +29,9 @@ OWN = "twinrun."
 class LoadedCallbacks:
     """The states of a checkpoint, and how callbacks looked when they had been loaded."""
 
-    def __init__(self, states: Mapping[str, Any]) -> None:
-        """Keep the states, by the `state_key` of their callbacks."""
-        self._states = states
+    def __init__(self, states: Mapping[str, Any], saved: Mapping[str, str]) -> None:
+        """Keep the states, and how callbacks looked that had them, by their `state_key`."""
+        self._states, self._saved = states, saved
         self._looks: dict[str, str] = {}
         self._waiting = set[str]()  # those that a later hook puts where they are asked for
 
@@ -44,8 +49,7 @@ class LoadedCallbacks:
             key = callback.state_key
             seen = look(vars(callback), ())
             is_changed = seen.startswith(UNSEEN) or seen != self._looks.get(key)
-            has_come = key in self._waiting and _gives(callback, self._states[key])
-            if is_changed and not has_come:
+            if is_changed and not self._has_come(callback, trainer):
                 # A copy, since it may be loaded again, and a callback may use the very tensors.
                 callback.load_state_dict(copy.deepcopy(self._states[key]))
                 self._looks[key] = look(vars(callback), ())
@@ -53,12 +57,36 @@ class LoadedCallbacks:
                 return _elsewhere(callback)
         return None
 
+    def _has_come(self, callback: pl.Callback, trainer: pl.Trainer) -> bool:
+        """Say whether a hook has put a loaded state where it was at the stop."""
+        key = callback.state_key
+        if not _gives(callback, self._states[key]):
+            return False
+        saved = self._saved.get(key)
+        is_as_then = saved is not None and looks_of_callbacks(trainer).get(key) == saved
+        return key in self._waiting or is_as_then
+
     def _with_a_state(self, trainer: pl.Trainer) -> Iterator[pl.Callback]:
         """Yield those of others: ours have theirs from before the hooks, and do not begin anew."""
         for callback in vars(trainer)["callbacks"]:
             is_own = type(callback).__module__.startswith(OWN)
             if not is_own and callback.state_key in self._states:
                 yield callback
+
+
+def looks_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
+    """Write down what callbacks with a state of their own have, by their `state_key`.
+
+    What is None may be an attribute of the class until a state has waited there.
+    """
+    kept = kept_anyway(trainer)
+    owners = [each for each in vars(trainer)["callbacks"] if says_itself(type(each))]
+    held = {each.state_key: dict(own_of_callback(each, kept)) for each in owners}
+    looks = {
+        key: look({name: value for name, value in own.items() if value is not None}, kept)
+        for key, own in held.items()
+    }
+    return {key: seen for key, seen in looks.items() if not seen.startswith(UNSEEN)}
 
 
 def never_loaded(trainer: pl.Trainer) -> Iterator[str]:

@@ -200,12 +200,12 @@ class Resumable(pl.Callback):
         self._break_off_if(self._first_batch.comes(trainer, batch))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Notice a stream that has ended, where a batch came after the checkpoint.
-
-        Raises:
-            TwinrunError: if it has.
-        """
+        """Notice a stream that ended before its first batch; end what objects were parted for."""
         self._break_off_if(self._first_batch.came_not())
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Notice what has changed behind that in the last epoch."""
+        self._break_off_if(self._first_batch.parted.changed())
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare what validation data were told; end a training that was told nothing of it."""
@@ -255,7 +255,7 @@ class Resumable(pl.Callback):
         before = rng_states()
         assert self._at_start is not None  # noqa: S101
         self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
-        self._kept |= {**self._first_batch.state(), "making": self._making.noted}
+        self._kept |= {**self._first_batch.state(trainer), "making": self._making.noted}
         try:
             self._folder.write(name, lambda path: write(trainer, path, key=KEY))
         except TwinrunError as error:

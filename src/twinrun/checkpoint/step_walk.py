@@ -15,7 +15,7 @@ from twinrun.checkpoint.unsaved_state import says_itself
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
 from twinrun.containers import entries, is_container, is_really, shown
-from twinrun.generators import GENERATORS
+from twinrun.generators import GENERATORS, state_in_a_word
 from twinrun.hidden_content import KINDS, PLAIN, UNORDERED
 
 
@@ -26,6 +26,7 @@ class StepWalk(Walk):
         """Begin one: see `Walk`."""
         super().__init__(*arguments, **options)
         self._helpers: dict[int, object] = {}  # walked already; kept, as `seen`
+        self._saying: tuple[OwnState, str, set[str | None]] | None = None  # of an attribute
 
     def functions_of(self, part: object) -> Iterator[Found]:
         """Walk the class of a part, its hooks, and the functions among its attributes."""
@@ -33,6 +34,7 @@ class StepWalk(Walk):
             return
         says = isinstance(part, pl.Callback) and says_itself(type(part))
         state = OwnState(part) if says else None
+        drawn_by: set[str | None] = set()
         hooks = {"_backward_hooks": part._backward_hooks} if isinstance(part, torch.Tensor) else {}
         for name, value in {**attributes_seen(part), **hooks}.items():
             called = f"{type(part).__name__}.{name}"
@@ -42,10 +44,10 @@ class StepWalk(Walk):
                     yield from self.value(part, hook, f"{called}[{turn}]", DEEPEST)
             elif name.endswith("_lambdas"):  # of a schedule: they may be exchanged
                 yield from self.value(part, value, called, DEEPEST)
-            elif not (
-                isinstance(value, GENERATORS) and state and state.holds_generator(name, value)
-            ):
+            else:
+                before, self._saying = self._saying, (state, name, drawn_by) if state else None
                 yield from self._helpers_in(part, value, called, DEEPEST)
+                self._saying = before
         if state is None:
             yield from self.class_of(type(part), DEEPEST)
         elif not state.is_nothing:
@@ -78,7 +80,8 @@ class StepWalk(Walk):
                     if self.is_new(part):
                         yield from self.functions_of(part)
         elif isinstance(value, GENERATORS):
-            yield Found(owner, called, value)
+            if not self._is_said(value):
+                yield Found(owner, called, value)
         elif callable(value):
             yield from self.value(owner, value, called, DEEPEST)
         elif is_users(type(value).__module__):
@@ -91,6 +94,17 @@ class StepWalk(Walk):
                 yield from self._helpers_in(
                     value, item, f"{type(value).__name__}.{name}", deeper - 1
                 )
+
+    def _is_said(self, generator: object) -> bool:
+        """Say whether a callback's own state holds that of a generator in one of its attributes."""
+        if self._saying is None:
+            return False
+        state, name, others = self._saying
+        seen = state_in_a_word(generator)
+        # A state may hold but one of two that are alike so far.
+        is_twin = seen in others
+        others.add(seen)
+        return not is_twin and state.holds_generator(name, generator)
 
 
 def _entries(value: Any) -> Iterator[tuple[str, object]]:

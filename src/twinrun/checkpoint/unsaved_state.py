@@ -9,9 +9,7 @@ its optimizers or schedulers. Of a callback that adds to one of Lightning's, wha
 and of a schedule, with a `state_dict` of its own, what this leaves out.
 """
 
-import functools
 import hashlib
-import inspect
 import io
 import pickle
 import types
@@ -34,16 +32,19 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.set_attributes import set_by
+from twinrun.set_attributes import set_by, settings_of
 
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 _PICKLED, _LEFT_OUT = "pickled ", "left out "  # by a state_dict
+_GIVEN = "given "  # to Lightning's part of a callback
+_SAID_TOO = " (it may, under that name, if load_state_dict sets it)"
 _LATE = " (it is first set under way: `__init__` may set it)"
 LATE = " (it is first set under way: `__init__` may set it, if it stays what it is)"  # of data
-OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
+_LIGHTNING = ("pytorch_lightning.", "lightning.")
+OURS = ("twinrun.", *_LIGHTNING)  # keep what they need, or need none
 
 
 def unsaved_generators(
@@ -123,9 +124,9 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
     found = dict(_beside_own_states(trainer, kept))
     for turn, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
-        for name in _settings_of(kind) & vars(callback).keys():
+        for name in settings_of(kind, _LIGHTNING) & vars(callback).keys():
             if is_plain(value := vars(callback)[name]):
-                found[f"{turn} {kind.__name__}.{name}"] = f"{_LEFT_OUT}{value!r}"
+                found[f"{turn} {kind.__name__}.{name}"] = f"{_GIVEN}{value!r}"
     for key, value in attributes_of_callbacks(trainer, kept):
         if (hidden := _iterator_in(value, kept, MOST_DEEP)) is not None:
             found[key] = unseen_iterator(hidden)
@@ -134,15 +135,6 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
         # A file, a lock or a connection cannot be pickled: what lies beside it is looked at.
         found[key] = _pickled(state, kept) or look_at_users(value, kept)
     return found
-
-
-@functools.cache
-def _settings_of(kind: type) -> set[str]:
-    """Name what Lightning's part of a callback was given, and does not save."""
-    theirs = [base for base in kind.__mro__ if base.__module__.startswith(OURS)]
-    given = {name for base in theirs for name in inspect.signature(base.__init__).parameters}
-    states = [vars(base)["state_dict"] for base in theirs if "state_dict" in vars(base)]
-    return given - {name for state in states for name in state.__code__.co_names}
 
 
 def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator[tuple[str, str]]:
@@ -154,7 +146,7 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
     # First, as one may count how often it is asked.
     states = {key: OwnState(each) for key, each in owners.items() if says_itself(type(each))}
     for key, state in states.items():
-        for name, value in _looked_at(owners[key], kept):
+        for name, value in own_of_callback(owners[key], kept):
             if isinstance(value, torch.nn.Module):
                 value = _state_of(value)
             path, only_users = f"{type(owners[key]).__name__}.{name}", _pickled(value, kept) is None
@@ -186,11 +178,11 @@ def attributes_of_callbacks(
     for index, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
         if not kind.__module__.startswith(OURS) and not says_itself(kind):
-            for name, value in _looked_at(callback, kept):
+            for name, value in own_of_callback(callback, kept):
                 yield f"{index} {kind.__name__}.{name}", value
 
 
-def _looked_at(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
+def own_of_callback(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
     """Yield the attributes of a callback or a schedule that its library does not set itself."""
     found = attributes_of(owner)
     # What torch counts and shows of a schedule, and computes anew.
@@ -266,12 +258,16 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
     may_go = {nothing, *(_pickled(empty, {}) for empty in (None, [], {}, (), set()))}
     for key in {**before, **after}:
         name, then, state = key.partition(" ")[2], before.get(key), after.get(key)
+        if (state or then or "").startswith(_GIVEN):
+            if state != then:
+                yield f"{name} changes while the training runs, and load_state_dict does not set it"
+            continue
         if (state or then or "").startswith((SAID, _LEFT_OUT)):
             if _is_left_out(then, state):
                 is_late = then is None and (state or "").removeprefix(_LEFT_OUT) in MAY_GO
                 yield (
                     f"{name} changes while the training runs, and the state_dict does not hold it"
-                    f"{_LATE if is_late else ''}"
+                    f"{_LATE if is_late else _SAID_TOO}"
                 )
             continue
         if state is not None and state.startswith(UNSEEN):

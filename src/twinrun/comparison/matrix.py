@@ -178,8 +178,9 @@ def _fill(
     row["conditions"] = [*_findings(row, comparison), *conditions(found)]
     first = found["first_difference"]
     size = size_of(found, comparison.steps, repeat)
-    # What came to nothing has no size, whatever it began with: another RNG state, say.
-    if size is not None and not row["same_weights"]:
+    # What came to nothing has no size, whatever it began with (another RNG state, say), but a loss.
+    is_loss = first is not None and first["quantity"] == "loss"
+    if size is not None and (is_loss or not row["same_weights"]):
         if size.is_by_numbers and (but := doubt_of(comparison.baseline, comparison.changed)):
             size = replace(size, size="undecided", doubt=f"{size.numbers()}; but {but}")
         row["size"], row["judged_by"] = size.size, size.judged_by

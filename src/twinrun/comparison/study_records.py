@@ -42,7 +42,7 @@ class MatrixCell(TypedDict):
     """Whether every parameter and buffer ends in the same bytes, whatever differed on the way."""
     size: Literal["rounding", "algorithmic", "undecided"] | None
     """What the difference can come from; see `difference_size`. None where nothing shows it,
-    and of the same weights."""
+    and of the same weights if it did not begin in the loss."""
     judged_by: Literal["cause", "losses", "parameters", "updates"] | None
     """What the size was judged by."""
     apart: float | None

@@ -13,7 +13,7 @@ moved is shown first.
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from twinrun.comparison.study_records import MatrixTable, read_matrix
@@ -34,6 +34,7 @@ from twinrun.gate.outcome import (
     write_outcome,
 )
 from twinrun.gate.stale import stale_reasons
+from twinrun.gate.tables_beside import incomplete, tables_beside
 from twinrun.process.job import say
 from twinrun.run_files import CHECKSUMS
 from twinrun.verdicts.rows import VerdictRow, read_rows
@@ -77,15 +78,15 @@ def require(
     if not requirements:
         raise TwinrunError("require: nothing is required; name at least one requirement")
     rows, found = read_rows(verdicts), expected_fingerprints.observed(runs)
-    lines: list[GateLine] = [*map(_out_of_date, _not_of_studies(Path(verdicts), rows))]
+    read = _read(verdicts, timings, matrices, [*runs, *rests_on])
+    lines: list[GateLine] = [*map(_out_of_date, incomplete(Path(verdicts), rows, read))]
     for name, wanted in requirements.items():
-        judged: list[Judged]
-        if isinstance(wanted, list):  # the cells of `matrix`
+        if name == "fingerprint" and not isinstance(wanted, list):
+            judged: list[Judged] = [expected_fingerprints.outcome_now(wanted, found)]
+        elif isinstance(wanted, list):  # the cells of `matrix`
             judged = [_cell(read_matrix(path), cell) for path in matrices for cell in wanted]
         elif name == "determinism_cost":
             judged = [*costs(timings, wanted, rows, planned["studies"]["reproducibility"])]
-        elif name == "fingerprint":
-            judged = [expected_fingerprints.outcome_now(wanted, found)]
         else:
             judged = _answers(rows, name, wanted, planned["studies"])
         # Nothing was found to be wrong, and nothing to be right: never a pass.
@@ -100,7 +101,7 @@ def require(
             "lines": lines,
             "fingerprint": _file_of(requirements),
             "rests_on": list(rests_on),
-            "judged": hashes_of(_read(verdicts, timings, matrices, [*runs, *rests_on])),
+            "judged": hashes_of([*read, *tables_beside(read, Path(verdicts).parent)]),
             "timings": list(timings),
             "beside": planned["beside"],
             "configs": planned["configs"],
@@ -122,18 +123,6 @@ def _read(
         *(Path(matrix).with_suffix("") / f"{cell}.json" for matrix, cell in cells),
         *(Path(run).with_name(CHECKSUMS) for run in runs),
     ]
-
-
-def _not_of_studies(verdicts: Path, rows: Sequence[VerdictRow]) -> Iterator[str]:
-    """Say which studies' own tables of verdicts are not what stands in the joined one."""
-    for study in dict.fromkeys(row["study"] for row in rows):
-        table = verdicts.with_suffix("") / f"{study}.csv"
-        again = "make both again, with your --configfile (twinrun gate --forcerun judge)"
-        # Snakemake does not make what lies between files that are there.
-        if not table.is_file():
-            yield f"{table} is missing, of which {verdicts} is made: {again}"
-        elif read_rows(table) != [row for row in rows if row["study"] == study]:
-            yield f"{verdicts} does not say what {table} says, of which it is made: {again}"
 
 
 def _file_of(requirements: Mapping[str, str | list[str]]) -> str | None:

@@ -23,7 +23,7 @@ from twinrun.process.environment import (
     present_identity,
     this_host,
 )
-from twinrun.process.import_log import lay_beside, logged
+from twinrun.process.import_log import lay_beside, log_of, logged
 from twinrun.process.importable import modules_in
 from twinrun.process.imported_code import (
     Imported,
@@ -119,7 +119,8 @@ def _of_timing(path: Path) -> _Recorded:
 
 def _overwritten(run: Path, folder: Path) -> Iterable[tuple[Path, str]]:
     """Yield which files of a run are not what it has written, and how to say it."""
-    for file in overwritten(run):
+    log = log_of(run)  # not under the checksums: it is written when all processes have ended
+    for file in (*overwritten(run), *(() if log.is_file() else (log,))):
         yield file, f"{file.relative_to(folder)} {'has changed' if file.is_file() else 'is gone'}"
 
 

@@ -40,7 +40,7 @@ from twinrun.parallel.drawn_in_steps import DrawnInSteps
 from twinrun.parallel.late_zero_grad import LateZeroGrad
 from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
-from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
+from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut, without_length
 from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.parallel.read_outputs import position_in, reads
@@ -168,11 +168,9 @@ def accumulate(
     drawn = DrawnInSteps()
 
     def cut(loader: object, trainer: pl.Trainer) -> MicroBatches:
-        if not isinstance(loader, DataLoader) or not hasattr(loader.dataset, "__len__"):
-            raise not_cut(
-                f"train_dataloader gives a {type(loader).__name__}, where a torch DataLoader with "
-                f"a length is needed"
-            )
+        if (why := without_length(loader)) is not None:
+            raise not_cut(why)
+        loader = cast(DataLoader, loader)
         # In place, since the tracer and the step hold this list.
         made[:] = [MicroBatches(loader, micro_batches, drawn)]
         # It does so of every loader that is not torch's; see `_check_dataloader_iterable`.

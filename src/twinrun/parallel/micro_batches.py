@@ -5,6 +5,7 @@ A sample is a row of every tensor. What cannot be cut so is refused by name.
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 
 import torch
 from torch.utils.data import DataLoader
@@ -99,6 +100,16 @@ def _size(batch: object) -> int:
 
 def _cut(batch: object, start: int, end: int) -> object:
     return with_tensors(batch, lambda tensor: tensor[start:end])
+
+
+def without_length(loader: object) -> str | None:
+    """Say that a training loader has no length, so that mini-batches cannot be cut."""
+    with suppress(Exception):  # of whatever class: it may be a user's
+        if isinstance(loader, DataLoader) and hasattr(loader.dataset, "__len__"):
+            len(loader)  # of its sampler
+            return None
+    kind = type(loader).__name__
+    return f"train_dataloader gives a {kind}, where a torch DataLoader with a length is needed"
 
 
 def not_cut(why: str) -> TwinrunError:

@@ -73,15 +73,20 @@ def note(text: str) -> None:
         os.write(2, f"{text}\n".encode())
 
 
-def require_threads(needed: int, *, granted: int) -> None:
+def require_threads(needed: int, *, granted: int, of: str = "this job") -> None:
     """Refuse to continue with fewer threads than needed, because the bits depend on them.
+
+    Args:
+        needed: by what is named.
+        granted: by Snakemake.
+        of: what needs them.
 
     Raises:
         JobError: if fewer threads were granted than needed.
     """
     if granted < needed:
         raise JobError(
-            f"this job needs {needed} threads but was given {granted}: the thread count is part of "
+            f"{of} needs {needed} threads but was given {granted}: the thread count is part of "
             f"a run's identity, so run with --cores {needed} or more, or lower the variant's "
             f"`threads`"
         )

@@ -54,6 +54,11 @@ OF_PARTS = (
     "a mini-batch is computed in parts, for which batch normalisation, dropout and a loss that is "
     "no mean over the samples give something else"
 )
+BY_DATASET = (
+    "without data workers a dataset that draws in `__getitem__`, or a collate function, draws from "
+    "the training's own generators, and with them from those of the workers: seed a generator for "
+    "each index"
+)
 # Where the step was done again, and no operation was found.
 REPLAYED = "no operation of that step was seen to do it, done again"
 BESIDE = (
@@ -214,8 +219,7 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         asked = [cell for cell in differing if by_itself(cell) is None]
         own = [cell for cause in OWN_CODE for cell in asked if cell["cause"] == cause]
         if own:
-            first, cause = own[0]["label"], own[0]["cause"] or "not traced"
-            says += f". Look at your own code under `{first}`: {OF_A_CHANGE[cause]}"
+            says += f". Look at your own code under `{own[0]['label']}`: {of_cell(own[0])}"
         yield sentence(row, says)
 
 
@@ -256,6 +260,8 @@ def of_cell(cell: MatrixCell) -> str | None:
     said = OF_A_CHANGE[cause]
     if cause == "data not compared":
         return f"{said}; and {OF_PARTS}"
+    if cause == "RNG state" and "data_workers:" in cell["label"]:
+        return f"{said}; {BY_DATASET}"
     if cause in ("forward", "backward", "collective"):
         if any(f"{setting}:" in cell["label"] for setting in IN_PARTS):
             return f"{said}: {OF_PARTS}"

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from twinrun.checkpoint.interrupt import stop_after
 from twinrun.formatting import plural
+from twinrun.parallel.micro_batches import without_length
 from twinrun.process.imported_code import imported_files
 from twinrun.training.few_batches import length_of
 from twinrun.training.first_step import FirstStep
@@ -68,6 +69,7 @@ def of_step(part: Part, trainer: pl.Trainer, step: FirstStep) -> Iterator[str]:
         name = f"{type(trainer.optimizers[0]).__name__} of {part.training.workload.module}"
         yield from _of_accumulation(part, f"{name} computes the gradients of a step several times")
     yield from _of_forms(part, trainer)
+    yield from _of_length(part, trainer)
     if step.batches is not None and step.updates_per_epoch is not None:
         yield from _of_batch_size(part, trainer, step.batches)
         yield from _of_stops(part, trainer, step.batches, step.updates_per_epoch)
@@ -194,6 +196,14 @@ def _of_accumulation(part: Part, why: str) -> Iterator[str]:
                 f"module: {why}, so that {key}.accumulate: {variant.accumulate} cannot accumulate "
                 f"its gradients; take 1"
             )
+
+
+def _of_length(part: Part, trainer: pl.Trainer) -> Iterator[str]:
+    """Name what cuts the mini-batches of a loader that has no length."""
+    why = without_length(trainer.train_dataloader)
+    for key, variant in part.used.items() if why is not None else ():
+        if variant.accumulate > 1:
+            yield f"data: {why} for {key}.accumulate: {variant.accumulate}; take 1"
 
 
 def _of_batch_size(part: Part, trainer: pl.Trainer, batches: int) -> Iterator[str]:

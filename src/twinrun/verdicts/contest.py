@@ -6,7 +6,7 @@ from twinrun.luck.contest import Contest, candidates, contest, may_diverge
 from twinrun.luck.forecast import POWER
 from twinrun.luck.welch import Difference, same
 from twinrun.verdicts.evidence import Evidence
-from twinrun.verdicts.means import NONE_AHEAD, digits_apart, seeds_still, spread
+from twinrun.verdicts.means import ALIKE, NONE_AHEAD, digits_apart, seeds_still, spread
 from twinrun.verdicts.rows import Verdict
 from twinrun.verdicts.sweep import (
     metric_in,
@@ -72,7 +72,8 @@ def measured(ranking: Ranking, found: Contest) -> str:
         return f"{compared}; {alike}{luck}{aside}"
     apart = f"apart by {_apart(found.difference)}, p {p_value(found.difference.p)}"
     if found.answer == "undecided":
-        still = f"; {seeds_still(found.needed, seeds)}"
+        alike = ALIKE.format(whom="both") if a["values"] == b["values"] else None
+        still = f"; {alike or seeds_still(found.needed, seeds)}"
     else:
         still = "" if found.answer == "not worse" else f"; {_power(found)}"
     return f"{compared}; {apart}{within}{still}; {pairing(found.bought)}{aside}"

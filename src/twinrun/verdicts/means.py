@@ -8,6 +8,10 @@ from twinrun.luck.welch import Scatter, steps_between
 
 NONE_AHEAD = "from one seed only, by which none is ahead"
 UNMOVED = "no seed changes these values, so how much of the order is luck was not measured"
+ALIKE = (
+    "each of these seeds gives {whom} the same value, as it would one training done twice: if they "
+    "are the same, more seeds tell nothing"
+)
 
 
 def seeds_still(needed: int | None, seeds: int) -> str:

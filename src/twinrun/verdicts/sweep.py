@@ -17,6 +17,7 @@ from twinrun.luck.floor import Floor, floors
 from twinrun.luck.standing import Placed, Standing, standing
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.means import (
+    ALIKE,
     NONE_AHEAD,
     UNMOVED,
     digits_apart,
@@ -165,7 +166,10 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
         return "yes", f"best{of}: {_shown(first)}; {mean}; {told}, {next_one}{samples}{beside}"
     digits = digits_apart([choice.scatter for choice in (first, *rivals)])
     named = _named([_shown(choice, digits) for choice in (first, *rivals)])
-    return "undecided", f"undecided between {named}; {mean}; {_still(found)}{beside}"
+    values = {choice["label"]: choice["values"] for choice in ranking["choices"]}
+    are_alike = not found.unmoved and all(values[r.label] == values[first.label] for r in rivals)
+    still = ALIKE.format(whom="all of these") if are_alike else _still(found)
+    return "undecided", f"undecided between {named}; {mean}; {still}{beside}"
 
 
 def _from_one_seed(found: Standing, floor: Floor | None) -> str:
