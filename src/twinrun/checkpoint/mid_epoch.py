@@ -22,8 +22,15 @@ from pytorch_lightning.trainer.connectors.logger_connector.result import (
 from twinrun.checkpoint.loaded import METRICS, metrics_of
 from twinrun.checkpoint.plain_attributes import graphs_held
 from twinrun.checkpoint.refusals import samplers_of
-from twinrun.checkpoint.replayed_data import TELLS, Batches, training_loaders
+from twinrun.checkpoint.replayed_data import (
+    TELLS,
+    Batches,
+    is_of_data,
+    sources,
+    training_loaders,
+)
 from twinrun.checkpoint.stateful import Stateful
+from twinrun.checkpoint.stream_position import telling_data
 from twinrun.checkpoint.unsaved_state import OURS
 
 _OF_META = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph")
@@ -41,11 +48,16 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
     loaders = training_loaders(trainer)
     is_replayed = not any(isinstance(loader, Stateful) for loader in loaders)
     both = batches.drawn_in_fetches & batches.drawn_between
-    told = sorted(name for name in both if name.endswith(TELLS))
-    for name in told if is_replayed else ():
+    told = {name for name in both if is_of_data(name)}
+    for name in sorted(told) if is_replayed else ():
         yield (
-            f"{name} changes where batches are fetched, and also between two of them, so that they "
-            f"cannot be read again"
+            f"{_without_place(name)} changes where batches are fetched, and also between two of "
+            f"them, so that they cannot be read again"
+        )
+    for name in sorted(_moved_by_steps(trainer, batches)) if is_replayed else ():
+        yield (
+            f"{_without_place(name)} changes between the batches of an epoch, by steps, say, and "
+            f"these are not taken again where its batches are read again"
         )
     drawn = sorted(both.difference(told))
     if is_replayed and drawn:
@@ -75,6 +87,22 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
             yield f"{metric.meta.name} is logged for a group of workers"
         elif not metric.is_tensor and metric.meta.metric_attribute is None:
             yield f"{metric.meta.name} is logged of a metric that no attribute holds"
+
+
+def _moved_by_steps(trainer: pl.Trainer, batches: Batches) -> set[str]:
+    """Name what data say, or have been told, and only others have moved than who reads them."""
+    now, data = sources(trainer), telling_data(trainer)
+    # What a data module says is put back: see `loaded`.
+    left = batches.drawn_in_fetches | {f"{type(data).__name__}{TELLS}"}
+    return {
+        name
+        for name in batches.drawn_between - left
+        if is_of_data(name) and now.get(name) != batches.at_start.get(name)
+    }
+
+
+def _without_place(name: str) -> str:
+    return name.rpartition(" ")[2]
 
 
 def _to_read_again(loaders: Sequence[object]) -> str:
