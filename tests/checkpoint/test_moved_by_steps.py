@@ -75,14 +75,15 @@ class Hardens(Small):
         self.trainer.train_dataloader.dataset.level += 0.05
 
 
+@pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize(
     ("data", "module", "name"),
     [(Mined, Mines, "HardOnes.state_dict()"), (HarderPoints, Hardens, "Harder.level")],
 )
-def test_what_steps_move_is_refused_in_mid_epoch_alone(tmp_path, data, module, name):
+def test_what_steps_move_is_refused_in_mid_epoch_alone(tmp_path, data, module, name, batches):
     """Red before: each attempt began again from the beginning, and one was told a wrong cure."""
     told = {"data": data, "module": module, "max_epochs": 3}
-    _, _, said = fit(tmp_path / "mid", in_epoch=every(2), **told)
+    _, _, said = fit(tmp_path / "mid", in_epoch=every(batches), **told)
     assert said == [
         f"no checkpoints are written in mid-epoch: {name} changes between the batches of an epoch, "
         "by steps, say, and these are not taken again where its batches are read again"

@@ -26,7 +26,6 @@ from twinrun.checkpoint.replayed_data import (
     TELLS,
     Batches,
     is_of_data,
-    sources,
     training_loaders,
 )
 from twinrun.checkpoint.stateful import Stateful
@@ -54,7 +53,9 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
             f"{_without_place(name)} changes where batches are fetched, and also between two of "
             f"them, so that they cannot be read again"
         )
-    for name in sorted(_moved_by_steps(trainer, batches)) if is_replayed else ():
+    # What a data module says is put back: see `loaded`.
+    of_module = {f"{type(telling_data(trainer)).__name__}{TELLS}"}
+    for name in sorted(batches.moved_between() - of_module) if is_replayed else ():
         yield (
             f"{_without_place(name)} changes between the batches of an epoch, by steps, say, and "
             f"these are not taken again where its batches are read again"
@@ -87,18 +88,6 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
             yield f"{metric.meta.name} is logged for a group of workers"
         elif not metric.is_tensor and metric.meta.metric_attribute is None:
             yield f"{metric.meta.name} is logged of a metric that no attribute holds"
-
-
-def _moved_by_steps(trainer: pl.Trainer, batches: Batches) -> set[str]:
-    """Name what data say, or have been told, and only others have moved than who reads them."""
-    now, data = sources(trainer), telling_data(trainer)
-    # What a data module says is put back: see `loaded`.
-    left = batches.drawn_in_fetches | {f"{type(data).__name__}{TELLS}"}
-    return {
-        name
-        for name in batches.drawn_between - left
-        if is_of_data(name) and now.get(name) != batches.at_start.get(name)
-    }
 
 
 def _without_place(name: str) -> str:

@@ -132,6 +132,14 @@ class Batches:
         """Whether enough of them have been looked at to tell what draws where."""
         return self.since == 0 or self._fetched - self.since >= FEWEST_LOOKS
 
+    def moved_between(self) -> set[str]:
+        """Name what data say, or have been told, and what others have moved than fetches alone."""
+        now = self._look()
+        # A checkpoint may be taken before what the last step has moved is looked at.
+        between = self.drawn_between | _others(self._last or now, now)
+        others = _others(self.at_start, now)
+        return {name for name in between & others - self.drawn_in_fetches if is_of_data(name)}
+
     def leave(self) -> None:
         """Look at no more of them."""
         if self._fetcher.iterator is self:
@@ -155,7 +163,7 @@ def is_of_data(name: str) -> bool:
 
 
 def _others(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
-    return {name for name, state in after.items() if before[name] != state}
+    return {name for name, state in after.items() if before.get(name) != state}
 
 
 def training_loaders(trainer: pl.Trainer) -> list[object]:
