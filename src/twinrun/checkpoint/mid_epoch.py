@@ -50,14 +50,14 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
     told = {name for name in both if is_of_data(name)}
     for name in sorted(told) if is_replayed else ():
         yield (
-            f"{_without_place(name)} changes where batches are fetched, and also between two of "
+            f"{_called(name)} changes where batches are fetched, and also between two of "
             f"them, so that they cannot be read again"
         )
     # What a data module says is put back: see `loaded`.
     of_module = {f"{type(telling_data(trainer)).__name__}{TELLS}"}
     for name in sorted(batches.moved_between() - of_module) if is_replayed else ():
         yield (
-            f"{_without_place(name)} changes between the batches of an epoch, by steps, say, and "
+            f"{_called(name)} changes between the batches of an epoch, by steps, say, and "
             f"these are not taken again where its batches are read again"
         )
     drawn = sorted(both.difference(told))
@@ -90,7 +90,7 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
             yield f"{metric.meta.name} is logged of a metric that no attribute holds"
 
 
-def _without_place(name: str) -> str:
+def _called(name: str) -> str:
     return name.rpartition(" ")[2]
 
 
