@@ -62,7 +62,7 @@ class Told:
         self._filled = {value for value, _ in held} | self._stateful
         # The attributes of a stream are seen as positions (see `stream_position`).
         self._parts = self._stateful | {id(part) for part in parts if is_stream(part)}
-        # Plain values in a user's own parts are seen as attributes (see `plain_attributes`).
+        # Plain values in a user's own parts are seen as attributes (see `data_attributes`).
         own = [part for part in parts if not type(part).__module__.startswith((*OURS, "torch."))]
         self._own = {id(part) for part in own}
 

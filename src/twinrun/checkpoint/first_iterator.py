@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytorch_lightning as pl
 
+from twinrun.checkpoint.data_attributes import of_data
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.own_states import Said
-from twinrun.checkpoint.plain_attributes import of_data
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import possible_positions, told_alone
 

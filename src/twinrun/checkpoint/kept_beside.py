@@ -6,6 +6,7 @@ from typing import TypeVar
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.at_start import looks_now
+from twinrun.checkpoint.data_attributes import of_data
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.exchanged import Exchanged
 from twinrun.checkpoint.orders_in_memory import orders_in_memory, reordered
@@ -13,7 +14,6 @@ from twinrun.checkpoint.plain_attributes import (
     Attributes,
     changed_attributes,
     keys_changed,
-    of_data,
     states_of_attributes,
 )
 from twinrun.checkpoint.refusals import loaders_of

@@ -6,7 +6,7 @@ epoch.
 
 import builtins
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -21,8 +21,16 @@ from pytorch_lightning.trainer.connectors.logger_connector.result import (
 
 from twinrun.checkpoint.loaded import METRICS, metrics_of
 from twinrun.checkpoint.plain_attributes import graphs_held
-from twinrun.checkpoint.replayed_data import TELLS, Batches, training_loaders
+from twinrun.checkpoint.refusals import samplers_of
+from twinrun.checkpoint.replayed_data import (
+    TELLS,
+    Batches,
+    is_of_data,
+    training_loaders,
+)
 from twinrun.checkpoint.stateful import Stateful
+from twinrun.checkpoint.stream_position import telling_data
+from twinrun.checkpoint.unsaved_state import OURS
 
 _OF_META = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph")
 _OF_META += ("add_dataloader_idx", "dataloader_idx", "metric_attribute")
@@ -39,21 +47,25 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
     loaders = training_loaders(trainer)
     is_replayed = not any(isinstance(loader, Stateful) for loader in loaders)
     both = batches.drawn_in_fetches & batches.drawn_between
-    told = sorted(name for name in both if name.endswith(TELLS))
-    for name in told if is_replayed else ():
+    told = {name for name in both if is_of_data(name)}
+    for name in sorted(told) if is_replayed else ():
         yield (
-            f"{name} changes where batches are fetched, and also between two of them, so that they "
-            f"cannot be read again"
+            f"{_called(name)} changes where batches are fetched, and also between two of "
+            f"them, so that they cannot be read again"
+        )
+    # What a data module says is put back: see `loaded`.
+    of_module = {f"{type(telling_data(trainer)).__name__}{TELLS}"}
+    for name in sorted(batches.moved_between() - of_module) if is_replayed else ():
+        yield (
+            f"{_called(name)} changes between the batches of an epoch, by steps, say, and "
+            f"these are not taken again where its batches are read again"
         )
     drawn = sorted(both.difference(told))
     if is_replayed and drawn:
-        # With workers it is an order, of a loader that is begun anew under way.
-        has_workers = all(getattr(loader, "num_workers", 0) for loader in loaders)
-        cure = "by a `generator` of each loader" if has_workers else "with data workers"
         yield (
             f"samples are drawn in this process, by the random number generators that the steps "
-            f"draw from too ({', '.join(drawn)}), so that they cannot be read again ({cure} they "
-            f"can)"
+            f"draw from too ({', '.join(drawn)}), so that they cannot be read again "
+            f"({_to_read_again(loaders)} they can)"
         )
     if module._param_requires_grad_state:
         yield f"{kind} leaves an optimizer toggled between two batches"
@@ -76,6 +88,31 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
             yield f"{metric.meta.name} is logged for a group of workers"
         elif not metric.is_tensor and metric.meta.metric_attribute is None:
             yield f"{metric.meta.name} is logged of a metric that no attribute holds"
+
+
+def _called(name: str) -> str:
+    return name.rpartition(" ")[2]
+
+
+def _to_read_again(loaders: Sequence[object]) -> str:
+    """Say how samples could be read again that are drawn in this process."""
+    found = [each for loader in loaders for each in samplers_of(loader)]
+    # Those of torch and lists draw all at once.
+    at_once = (*OURS, "torch.", "builtins", "numpy")
+    kinds = {type(each) for each in found}
+    own = sorted({kind.__name__ for kind in kinds if not kind.__module__.startswith(at_once)})
+    has_workers = all(getattr(loader, "num_workers", 0) for loader in loaders)
+    ways = [] if has_workers else ["with data workers"]
+    # With workers it is an order: of a sampler that draws as it goes, or of a loader that is begun
+    # anew under way, beside a longer one.
+    if has_workers and (len(loaders) > 1 or not own):
+        ways = ["by a `generator` of each loader"]
+    if own:
+        ways.append(
+            f"where all that {' and '.join(own)} draws comes from a torch.Generator in its "
+            f"attribute `generator`, or at once where its `__iter__` begins,"
+        )
+    return " and ".join(ways)
 
 
 def state_of(trainer: pl.Trainer, loops: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,33 +14,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader
 from torchmetrics import Metric
 
+from twinrun.checkpoint.data_attributes import LIBRARIES, had, of_data
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
-from twinrun.checkpoint.own_states import OwnState, Said, is_other
+from twinrun.checkpoint.own_states import is_other
 from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
 from twinrun.checkpoint.refusals import generators_of, loaders_of
-from twinrun.checkpoint.stateful import Stateful
-from twinrun.checkpoint.stream_position import is_stream, parts_of, telling_data, told_anew
-from twinrun.checkpoint.unsaved_state import LATE, MOST_LOOKED_AT, OURS, WRAPPED
-from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
-from twinrun.containers import entries, is_container, size_of, without_faceless
-from twinrun.generators import GENERATORS
-from twinrun.hidden_content import NUMBERS
-from twinrun.set_attributes import set_by, set_by_other_bases
+from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.unsaved_state import LATE, WRAPPED
+from twinrun.containers import entries, is_container, without_faceless
+from twinrun.set_attributes import set_by
 
 Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
 
-LIBRARIES = (*OURS, "torch.", "torchmetrics.")  # keep themselves, or are kept otherwise
 _MOST_INSIDE = 1 << 12  # objects and memories of an attribute
 _OF_MODULE = {*vars(torch.nn.Module()), *vars(pl.LightningModule()), "_hparams_initial"}
 _OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
-_OF_DATA = {*vars(pl.LightningDataModule()), "_hparams_initial"}
 
 
 def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict[str, str]:
@@ -91,8 +84,9 @@ def changed_attributes(
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
         else:
-            late = LATE if key not in before else ""
-            more = late if owner != "module" else class_in(value)
+            more = class_in(value)
+            if owner != "module":
+                more = "" if key in before or had(before, key) else LATE
             why = "changes while the training runs, and no checkpoint holds it"
             refused.append(f"{called} {why}{more}")
     return plain, refused
@@ -248,13 +242,6 @@ def _is_tuple_of_plain(value: object) -> bool:
     return type(value) is tuple and all(isinstance(each, PLAIN) for each in value)
 
 
-def _is_handle(value: object) -> bool:
-    """Say whether a value is a library's object that holds no data that could be seen."""
-    others = (*PLAIN, torch.Tensor, np.ndarray, *GENERATORS)
-    is_data = isinstance(value, others) or is_container(value) or callable(value)
-    return is_mapped(value) or not (is_data or is_users(type(value).__module__))
-
-
 def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:
     """Say whether an attribute is the method that its class has: with several workers Lightning
     puts another `forward` in its place for each step, and then this one."""
@@ -264,35 +251,3 @@ def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:
         and value.__self__ is part
         and value.__func__ is function
     )
-
-
-def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str, object]]:
-    """Yield the plain attributes of the data module, loaders, samplers and datasets."""
-    owners = [vars(trainer).get("datamodule"), *parts_of(loaders)]
-    for index, owner in enumerate(owners):
-        is_known = type(owner).__module__.startswith(LIBRARIES)
-        is_telling = isinstance(owner, Stateful) if index else telling_data(trainer) is not None
-        is_of_library = isinstance(owner, DataLoader) or not is_users(type(owner).__module__)
-        # What says itself where it is may leave a number out: that of a library does not.
-        is_left = index > 0 and is_telling and is_of_library
-        # The numbers of a stream are looked at as positions: see `stream_position`.
-        is_left |= index > 0 and not is_telling and is_stream(owner)
-        if owner is None or is_known or is_left:
-            continue
-        state = OwnState(owner) if is_telling else None
-        told = told_anew(owner) if index else set()
-        told |= set_by_other_bases(type(owner), is_users) if index and is_telling else set()
-        # It is there: what it is first given under way has changed.
-        prefix = f"{'told' if index and is_telling else 'data'} {index} {type(owner).__name__}."
-        yield prefix, None
-        for name, value in without_faceless(getattr(owner, "__dict__", {})).items():
-            key = f"{'once' if is_computed_once(owner, name) else prefix[:4]}{prefix[4:]}{name}"
-            is_list = is_container(value) and not isinstance(value, dict)
-            is_short = not is_list or size_of(value) <= MOST_LOOKED_AT
-            few = [item for _, item in entries(value)] if is_list and is_short else [value]
-            is_short = is_short and all(isinstance(v, (*PLAIN, *NUMBERS)) for v in few)
-            if is_short and name not in {*_OF_DATA, *told}:
-                is_said = state is not None and state.holds_all(name, value)
-                yield key, Said(repr(value)) if is_said else value
-            elif _is_handle(value):  # of a file that is opened where it is first read, or closed
-                yield key, Said("None")

@@ -105,20 +105,15 @@ def loaders_of(trainer: pl.Trainer) -> list[object]:
 
 def generators_of(loaders: Iterable[object]) -> list[torch.Generator]:
     """Find the generators that loaders and their samplers were given, each once."""
-    found: dict[int, torch.Generator] = {}
-    for loader in loaders:
-        batches = getattr(loader, "batch_sampler", None)
-        # Shards stand in for a batch sampler, and hold it.
-        whole = getattr(batches, "batch_sampler", None)
-        for owner in (
-            loader,
-            getattr(loader, "sampler", None),
-            batches,
-            getattr(batches, "sampler", None),
-            whole,
-            getattr(whole, "sampler", None),
-        ):
-            generator = getattr(owner, "generator", None)
-            if isinstance(generator, torch.Generator):
-                found[id(generator)] = generator
-    return list(found.values())
+    owners = [owner for loader in loaders for owner in (loader, *samplers_of(loader))]
+    found = {id(each): each for each in (getattr(owner, "generator", None) for owner in owners)}
+    return [each for each in found.values() if isinstance(each, torch.Generator)]
+
+
+def samplers_of(loader: object) -> tuple[object, ...]:
+    """Return what a loader may have its order from, None too, and one of them twice."""
+    batches = getattr(loader, "batch_sampler", None)
+    # Shards stand in for a batch sampler, and hold it.
+    whole = getattr(batches, "batch_sampler", None)
+    inner = [getattr(each, "sampler", None) for each in (loader, batches, whole)]
+    return inner[0], batches, inner[1], whole, inner[2]

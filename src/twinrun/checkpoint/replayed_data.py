@@ -21,6 +21,7 @@ from twinrun.checkpoint.looks import look, look_at_rng_states
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stateful import Stateful, said_by, state_told
 from twinrun.checkpoint.stream_position import parts_of, positions_of, put_back, telling_data
+from twinrun.checkpoint.told_numbers import told_numbers
 from twinrun.process.determinism import RNGStates, restore_rng_states
 
 MOST_LOOKS, EVERY = 32, 64  # at draws: at the first fetches, and at two of so many later ones
@@ -71,7 +72,10 @@ class Batches:
         self._last: dict[str, str] | None = None  # look after a fetch
         self.is_replaying = False
         self.drawn_in_fetches, self.drawn_between = set[str](), set[str]()
-        """What changes in fetches, and what between them: generators, and what data say."""
+        """What changes in fetches, and what between them: generators, and what data say and have
+        been told."""
+        self.at_start = look()
+        """Where none has been fetched, or the first one alone."""
         fetcher.iterator = self
         for found in getattr(fetcher, "batches", ()):
             self._note(found)
@@ -98,7 +102,7 @@ class Batches:
             if self._fetched:
                 self.drawn_between |= _others(self._last or before, before)
             else:  # a sampler draws its order here, which a resumed training draws again
-                drawn = {name for name in drawn if name.endswith(TELLS)}
+                drawn = {name for name in drawn if is_of_data(name)}
             self.drawn_in_fetches |= drawn
             self._last = after
         else:
@@ -128,6 +132,14 @@ class Batches:
         """Whether enough of them have been looked at to tell what draws where."""
         return self.since == 0 or self._fetched - self.since >= FEWEST_LOOKS
 
+    def moved_between(self) -> set[str]:
+        """Name what data say, or have been told, and what others have moved than fetches alone."""
+        now = self._look()
+        # A checkpoint may be taken before what the last step has moved is looked at.
+        between = self.drawn_between | _others(self._last or now, now)
+        others = _others(self.at_start, now)
+        return {name for name in between & others - self.drawn_in_fetches if is_of_data(name)}
+
     def leave(self) -> None:
         """Look at no more of them."""
         if self._fetcher.iterator is self:
@@ -141,8 +153,17 @@ class Batches:
         self._fetched += 1
 
 
+def is_of_data(name: str) -> bool:
+    """Say whether by a name in a look a generator is not meant, but what data say, or were told.
+
+    >>> is_of_data("Order.state_dict()"), is_of_data("cuda 0")
+    (True, False)
+    """
+    return "." in name
+
+
 def _others(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
-    return {name for name, state in after.items() if before[name] != state}
+    return {name for name, state in after.items() if before.get(name) != state}
 
 
 def training_loaders(trainer: pl.Trainer) -> list[object]:
@@ -151,13 +172,14 @@ def training_loaders(trainer: pl.Trainer) -> list[object]:
 
 
 def sources(trainer: pl.Trainer) -> dict[str, str]:
-    """Write down what batches may be drawn from: the RNG states, and what data say themselves."""
-    parts = [part for part in parts_of(training_loaders(trainer)) if isinstance(part, Stateful)]
-    if not any(isinstance(loader, Stateful) for loader in training_loaders(trainer)):
-        parts += [data] if (data := telling_data(trainer)) is not None else []
-        told = {_called(part): look(state_told(part), ()) for part in parts}
-        return {**told, **look_at_rng_states()}
-    return look_at_rng_states()
+    """Write down what batches may be drawn from: RNG states, and what data say, or were told."""
+    loaders = training_loaders(trainer)
+    if any(isinstance(loader, Stateful) for loader in loaders):
+        return look_at_rng_states()
+    parts = [part for part in parts_of(loaders) if isinstance(part, Stateful)]
+    parts += [data] if (data := telling_data(trainer)) is not None else []
+    said = {_called(part): look(state_told(part), ()) for part in parts}
+    return {**said, **told_numbers(loaders), **look_at_rng_states()}
 
 
 def _called(part: object) -> str:

@@ -248,7 +248,8 @@ def parts_of(loaders: Sequence[object], *, are_all: bool = False) -> list[object
 
     Args:
         loaders: of the training.
-        are_all: also those inside, of which data workers have copies, and in other attributes.
+        are_all: also those inside, of which data workers have copies, and in other attributes, as
+            loaders there.
     """
     found: dict[int, object] = {}
 
@@ -261,7 +262,15 @@ def parts_of(loaders: Sequence[object], *, are_all: bool = False) -> list[object
         # Data workers have copies of the dataset, which end with the epoch.
         has_workers = getattr(part, "num_workers", 0) > 0 and not are_all
         attributes = without_faceless(getattr(part, "__dict__", {}))
-        others = [each for each, value in attributes.items() if hasattr(type(value), "set_epoch")]
+        kinds = {name: type(value) for name, value in attributes.items()}
+        # A prefetcher may show the sampler of a loader that it holds as its own.
+        others = [
+            name
+            for name, kind in kinds.items()
+            if issubclass(kind, DataLoader)
+            or hasattr(kind, "set_epoch")
+            or hasattr(kind, "sampler")
+        ]
         for name in dict.fromkeys([*WRAPPED, *(others if are_all else ())]):
             value = attributes.get(name)
             if value is not None and not (has_workers and name == "dataset"):
