@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 import yaml
 from torch._inductor import config as inductor
 from torch.profiler import ProfilerActivity, profile
