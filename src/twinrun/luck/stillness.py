@@ -40,7 +40,11 @@ def stillness(ranking: Ranking, choice: Choice) -> Stillness | None:
 
 def unmoved(ranking: Ranking, choice: Choice) -> list[Beginning]:
     """Name what several seeds do not move of what a choice begins with; unknown is not named."""
-    begun = _begun(ranking, choice)
+    return still_parts(_begun(ranking, choice))
+
+
+def still_parts(begun: Sequence[Begun]) -> list[Beginning]:
+    """Name what is the same of several beginnings, one of each seed; unknown is not named."""
     # A module may seed torch before its first step, or in each: then the states behind it are same.
     keys: dict[Beginning, Sequence[_Key]] = {
         "weights": ("weights",),

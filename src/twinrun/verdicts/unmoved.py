@@ -62,6 +62,19 @@ def _began_alike(
     ]
 
 
+def not_counted(parts: Sequence[Beginning], where: str = "") -> str:
+    """Say what no seed of a study noise moves of what a training begins with; "" if it is nothing.
+
+    >>> not_counted(["weights", "batches"])
+    '; no seed moves the initial weights and the first batches, whose luck is not counted'
+    """
+    if not parts:
+        return ""
+    itself = " (the module may seed itself)" if len(parts) == len(_CALLED) else ""
+    named = joined([_CALLED[part] for part in parts])
+    return f"; no seed moves {named}{where}{itself}, whose luck is not counted"
+
+
 def begun_alike(ranking: Ranking, said: Container[str]) -> str:
     """Name what no seed moves of what ranked choices begin with: its luck is in no scatter.
 
@@ -78,7 +91,8 @@ def begun_alike(ranking: Ranking, said: Container[str]) -> str:
             found.setdefault(part, []).append(choice["label"])
     clauses = [
         f"; no seed moves {_CALLED[part]} of "
-        f"{'any' if len(of) == len(choices) > 2 else some_of(of)}, so their luck is not counted"
+        f"{'any' if len(of) == len(choices) > 2 else some_of(of)}, so "
+        f"{'its' if part == 'random' else 'their'} luck is not counted"
         for part, of in found.items()
     ]
     return "".join(clauses)
