@@ -225,7 +225,8 @@ def unsteadiness(ratio: Interval, medians: Sequence[Median]) -> str:
     """Say which rounds behind a ratio are unstable, and in which something was compiled."""
     text = instability(ratio, medians, noun="rounds")
     for median in medians:
-        if (of := median.get("compiled")) is not None:
+        if "compiled" in median:
+            of = median["compiled"]
             why = f" (in torch's words: {of['reason']})" if of["reason"] else ""
             text += (
                 f"; torch compiled {plural(of['graphs'], 'graph')} inside the clock of "
