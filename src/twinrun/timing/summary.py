@@ -191,10 +191,12 @@ class Skipped(TypedDict):
 
 def reason_in(skipped: Skipped, phase: str) -> str:
     """Return why there is no measurement of a phase: first its own reason, then the others."""
-    reasons = skipped["reasons"] if "reasons" in skipped else {}
+    if "reasons" not in skipped:
+        return skipped["reason"]
+    reasons = skipped["reasons"]
     # Of all phases, None, is what had the variant left out before they were tried.
     own = [reasons[of] for of in (phase, "None") if of in reasons]
-    return "; ".join(dict.fromkeys([*own, *reasons.values()])) or skipped["reason"]
+    return "; ".join(dict.fromkeys([*own, *reasons.values()]))
 
 
 class TimingSummary(TypedDict):
