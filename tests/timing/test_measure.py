@@ -1,5 +1,6 @@
 """A timing does the work it says, in pairs, and goes on without what cannot run."""
 
+import itertools
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -213,24 +214,48 @@ def named(tensor, name):
     return tensor + len(name)
 
 
+def compiling_in(monkeypatch, kind, name):
+    """Have each call of a method compile one graph more; a round has no more steps than asked."""
+    monkeypatch.setattr(rounds, "steps_of_round", lambda steps, seconds: steps)
+    compiled, number = torch.compile(named, backend="eager"), itertools.count(1)
+    original = getattr(kind, name)
+
+    def compiling(self, *arguments):
+        with torch._dynamo.config.patch(recompile_limit=64):
+            compiled(torch.ones(2), "x" * next(number))  # a text is a constant of its graph
+        return original(self, *arguments)
+
+    monkeypatch.setattr(kind, name, compiling)
+
+
+def compiled_in(summary):
+    return {m["phase"]: m["compiled"] for m in summary["medians"] if "compiled" in m}
+
+
 def test_what_is_compiled_inside_the_clock_is_counted(monkeypatch, tmp_path):
     """Red before: rounds that spread by 31,248 %, and not a word of why."""
-    compiled = torch.compile(named, backend="eager")
-
-    def compiling(self, phase, number, steps, *, stretch, whole=timed_variant.TimedVariant.round):
-        if self._variant.deterministic and phase == "train":
-            compiled(torch.ones(2), "x" * number)  # a text is a constant of its graph
-        return whole(self, phase, number, steps, stretch=stretch)
-
-    monkeypatch.setattr(timed_variant.TimedVariant, "round", compiling)
-    variants = {"plain": PLAIN, "compiling": {**PLAIN, "deterministic": True}}
-    timing = {**TIMING, "rounds": 3, "phases": ["train", "predict"]}
-    _, summary = measured(tmp_path, variants, timing=timing)
-    found = {(m["variant"], m["phase"]): m.get("compiled") for m in summary["medians"]}
-    (of,) = (of for of in found.values() if of is not None)
-    assert found["compiling", "train"] == of
-    assert of["graphs"] == 3
+    compiling_in(monkeypatch, Small, "training_step")
+    timing = {**TIMING, "rounds": 1, "steps": 1}
+    _, summary = measured(tmp_path, {"plain": PLAIN}, timing=timing)
+    (of,) = compiled_in(summary).values()
+    assert compiled_in(summary) == {"train": of}
+    assert of["graphs"] == 1, "not those of the warm-up"
     assert "name" in of["reason"]
+
+
+@pytest.mark.parametrize("phase", ["train", "trainer"])
+def test_what_is_compiled_outside_of_the_clock_is_not_counted(monkeypatch, tmp_path, phase):
+    """Red before: "compiled 1 graph inside the clock", of a hook between the epochs."""
+    name = {"train": "on_train_epoch_end", "trainer": "on_validation_end"}[phase]
+    calls = []
+    # A hook that reads what validation logs has one done.
+    for hook in (name, "on_train_epoch_end"):
+        monkeypatch.setattr(Small, hook, lambda self: calls.append(1))
+    compiling_in(monkeypatch, Small, name)
+    timing = {**TIMING, "rounds": 4, "steps": 2, "phases": [phase]}
+    _, summary = measured(tmp_path, {"plain": PLAIN}, timing=timing)
+    assert len(calls) > 1
+    assert compiled_in(summary) == {}
 
 
 def test_each_phase_that_fails_is_named_by_its_own_reason_first(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from twinrun.batches import num_bytes, opaque, tensors
+from twinrun.batches import leaves, num_bytes, opaque, tensors
 from twinrun.copied_batches import copied, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.trace.fingerprints import described
@@ -87,6 +87,11 @@ class Circulating:
                 "the step changes its batch in place, which no first call did: the batches that "
                 "go round are no more what they were"
             )
+
+
+def shapes_of(batch: object) -> tuple[torch.Size | type, ...]:
+    """Return the shapes of a batch's tensors, and the classes of what else it has."""
+    return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for _, x in leaves(batch))
 
 
 def _anew(tensor: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ again, also by a `torch.compile` of its own: such seconds are no seconds of step
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypedDict
 
@@ -26,31 +26,44 @@ class CompiledRow(TypedDict):
 
 
 class CompiledInRounds:
-    """Counts what is compiled in the rounds of a timing at one size."""
+    """Counts what is compiled inside the clock of a variant's rounds."""
 
     def __init__(self) -> None:
         """Count nothing yet."""
-        self._found: dict[tuple[str, str], InRounds] = {}
+        self._found: dict[str, InRounds] = {}
+
+    def begin(self) -> None:
+        """Forget what the warm-up compiled."""
+        self._found.clear()
 
     @contextmanager
-    def counting(self, variant: str, phase: str) -> Iterator[None]:
-        """Count what is compiled in the block."""
-        before = _num_graphs()
-        yield
-        if graphs := _num_graphs() - before:
-            earlier = self._found.get((variant, phase))
-            graphs += earlier["graphs"] if earlier else 0
-            self._found[variant, phase] = InRounds(graphs=graphs, reason=_last_reason())
+    def counting(self, phase: str, untimed: Callable[[], int] = lambda: 0) -> Iterator[None]:
+        """Count what is compiled in the block, which the clock runs in.
 
-    def rows(self, size: int | None) -> list[CompiledRow]:
-        """Return what was counted, at a size."""
+        Args:
+            phase: that the block is of.
+            untimed: counts the graphs that were compiled while the clock stood still.
+        """
+        before, still = num_graphs(), untimed()
+        yield
+        still = untimed() - still
+        if graphs := num_graphs() - before - still:
+            earlier = self._found.get(phase)
+            graphs += earlier["graphs"] if earlier else 0
+            # The last reason may be that of a graph outside of the clock.
+            reason = None if still else _last_reason()
+            self._found[phase] = InRounds(graphs=graphs, reason=reason)
+
+    def rows(self, variant: str, size: int | None) -> list[CompiledRow]:
+        """Return what was counted, of a variant at a size."""
         return [
             CompiledRow(variant=variant, size=size, phase=phase, found=found)
-            for (variant, phase), found in self._found.items()
+            for phase, found in self._found.items()
         ]
 
 
-def _num_graphs() -> int:
+def num_graphs() -> int:
+    """Return how many graphs torch has compiled in this process."""
     # Where nothing imported the compiler, nothing was compiled, and it is slow to import.
     compiler = sys.modules.get("torch._dynamo.utils")
     return 0 if compiler is None else compiler.counters["stats"]["unique_graphs"]

@@ -32,6 +32,7 @@ from twinrun.acceleration.placement import device_of
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.timing.beginning import Beginning, Recurring
+from twinrun.timing.compiled_in_rounds import num_graphs
 from twinrun.timing.initial_state import InitialState
 from twinrun.training.assemble import trainer_of
 from twinrun.training.without_checkpoints import without_checkpoints
@@ -66,6 +67,8 @@ class Fit:
         self.module = module
         self.untimed_seconds = 0.0
         """That were spent so far in what is no part of a training step."""
+        self.untimed_graphs = 0
+        """That torch compiled in it."""
         self._initial, self._data, self._epochs = initial, initial.data, initial.epochs
         self._recurring: Recurring | None = None
         without_checkpoints(module)
@@ -267,8 +270,9 @@ class Fit:
 
     def _clocked(self, run: Callable[[], object]) -> Callable[[], object]:
         def clocked() -> object:
-            started = timer()
+            started, graphs = timer(), num_graphs()
             found = run()
+            self.untimed_graphs += num_graphs() - graphs
             self.untimed_seconds += timer() - started
             return found
 

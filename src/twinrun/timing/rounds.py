@@ -20,7 +20,6 @@ from twinrun.process.determinism import State
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_disturbance, lacks_memory
 from twinrun.timing.agreement import Outputs, agreement
-from twinrun.timing.compiled_in_rounds import CompiledInRounds
 from twinrun.timing.conditions import conditions
 from twinrun.timing.initial_state import InitialState
 from twinrun.timing.measured import Measured, VariantRow
@@ -100,7 +99,6 @@ class Rounds:
         self._timing, self._size, self._label = timing, size, label
         self._phases = {name: cast(list[Phase], list(timing.phases)) for name in variants}
         self._timed: dict[str, TimedVariant] = {}
-        self._compiled = CompiledInRounds()
         self._measured = Measured()
 
     def measure(self, *, compares: bool) -> Measured:
@@ -122,12 +120,12 @@ class Rounds:
             if (why := timed.without_epoch_hooks) is not None and "train" in self._phases[name]:
                 row = Skipped(variant=name, size=self._size, phase="train", reason=why)
                 found.without_epoch_hooks.append(row)
+            found.compiled += timed.compiled.rows(name, self._size)
             found.had.append({"variant": name, "size": self._size, **timed.had()})
             found.compilation += [
                 Compilation(variant=name, size=self._size, phase=phase, **counts)
                 for phase, counts in timed.compilation()
             ]
-        found.compiled += self._compiled.rows(self._size)
         # In the order in which the variants were named; a variant's own rows keep theirs.
         order = list(self._variants)
         found.rows.sort(key=lambda row: (order.index(row["variant"]), row["round"] > 0))
@@ -189,6 +187,7 @@ class Rounds:
             timed.forget("predict")
         for phase in self._phases_left(name):
             self._attempt(name, phase, partial(timed.warm_up, phase))
+        timed.compiled.begin()
 
     def _steps_of_round(self) -> dict[Phase, int]:
         """Return how many steps of each phase all variants do in the round that comes."""
@@ -208,8 +207,7 @@ class Rounds:
         timed, stretch = self._timed[name], self._timing.steps
         for phase in self._phases_left(name):
             act = partial(timed.round, phase, number, steps[phase], stretch=stretch)
-            with self._compiled.counting(name, phase):
-                row = self._attempt(name, phase, act)
+            row = self._attempt(name, phase, act)
             if row is not None:
                 self._measured.rows.append(self._row(name, row))
 

@@ -19,13 +19,14 @@ from twinrun.acceleration.in_effect import must_take_effect
 from twinrun.acceleration.placement import device_of, lay_out, lay_out_batch
 from twinrun.acceleration.roundings import epsilon_of
 from twinrun.acceleration.steps import Prediction, calls_to_warm_up, check
-from twinrun.batches import leaves, tensors
+from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.copied_batches import copied
 from twinrun.errors import sentence_of
 from twinrun.run_records import CompilationCounts
 from twinrun.timing.bare_step import Call, bare_step, in_precision, pass_epoch
-from twinrun.timing.circulating import Circulating
+from twinrun.timing.circulating import Circulating, shapes_of
+from twinrun.timing.compiled_in_rounds import CompiledInRounds
 from twinrun.timing.conditions import OwnConditions, wake
 from twinrun.timing.fit import Fit
 from twinrun.timing.initial_state import MOST_BATCHES, InitialState
@@ -36,7 +37,6 @@ from twinrun.training.switched import departures_of_switches, switches
 WARM_UP_CALLS = 2  # after those that compile or allocate
 
 Phase = Literal["train", "predict", "trainer"]
-Shape = tuple[torch.Size | type, ...]
 
 
 class Row(TypedDict):
@@ -82,6 +82,8 @@ class TimedVariant:
         self._calls: dict[Phase, Call] = {}
         self._batches: dict[str, Circulating] = {}
         self._since_epoch = 0
+        self.compiled = CompiledInRounds()
+        """What torch compiles inside the clock of the rounds."""
         self.without_epoch_hooks: str | None = None
         """Why no epoch ended between bare steps, where a hook failed that waits for more."""
         self._transfer = self._first_call = self._first_prediction = 0.0
@@ -135,7 +137,7 @@ class TimedVariant:
                     self._first_call += self._seconds(phase, self._first_calls)
                 self._seconds(phase, self._warming_up - self._first_calls)
             batches = self._batches[phase]
-            shapes = [_shapes(batch) for batch in batches.batches]
+            shapes = [shapes_of(batch) for batch in batches.batches]
             # Each shape once, in the order of the batches: that of a set is left to chance.
             for shape in dict.fromkeys(shapes):
                 for _ in range(self._warming_up):
@@ -255,14 +257,17 @@ class TimedVariant:
         """Call a phase on the batches that come next, and return the seconds it took."""
         if phase == "trainer":
             assert self._loop is not None  # noqa: S101  `prepare` has made it
-            return self._loop.seconds(calls)
+            fit = self._loop.fit
+            with self.compiled.counting(phase, lambda: fit.untimed_graphs):
+                return self._loop.seconds(calls)
         fit, call, batches = self._fits[phase], self._calls[phase], self._batches[phase]
         if phase == "train":
             self._count(calls)
         seconds = 0.0
         for some in fit.until_over(calls) if phase == "train" else [calls]:
             for part in batches.parts(some):
-                with fit.predicting() if phase == "predict" else nullcontext():
+                predicting = fit.predicting() if phase == "predict" else nullcontext()
+                with predicting, self.compiled.counting(phase):
                     started = timer()
                     for batch, index in part:
                         call(batch, index)
@@ -293,7 +298,3 @@ class TimedVariant:
             "steps": steps,
             "seconds": seconds,
         }
-
-
-def _shapes(batch: object) -> Shape:
-    return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for _, x in leaves(batch))
