@@ -2,13 +2,16 @@
 
 import copy
 import random
+import time
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from small import Points, Small
+from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MaxMetric, MeanMetric, MetricCollection, SumMetric
+from torchmetrics.classification import BinaryAccuracy, BinaryRecall
 
 from twinrun.training.sanity_check import SanityCheck
 
@@ -71,10 +74,10 @@ def notes_of(module, data, told=0, callbacks=()):
     return notes
 
 
-def trainer(told, callbacks=()):
+def trainer(told, callbacks=(), epochs=1):
     return pl.Trainer(
         accelerator="cpu",
-        max_epochs=1,
+        max_epochs=epochs,
         num_sanity_val_steps=told,
         logger=False,
         enable_checkpointing=False,
@@ -84,10 +87,10 @@ def trainer(told, callbacks=()):
     )
 
 
-def weights_of(module, data, told):
+def weights_of(module, data, told, epochs=1):
     pl.seed_everything(1, verbose=False)
     module = copy.deepcopy(module)
-    trainer(told).fit(module, datamodule=data)
+    trainer(told, epochs=epochs).fit(module, datamodule=data)
     return {name: value.tolist() for name, value in module.state_dict().items()}
 
 
@@ -438,3 +441,142 @@ def test_of_what_validation_alone_reads_it_is_not_said_that_training_is_otherwis
     )
     module = ReadByItself()
     assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
+
+
+class Persistent(Points):
+    """Has a validation loader that keeps its workers."""
+
+    def val_dataloader(self):
+        data = TensorDataset(self.inputs, self.targets)
+        return DataLoader(data, 16, num_workers=1, persistent_workers=True)
+
+
+def test_a_validation_loader_that_keeps_its_workers_is_named_and_trains_otherwise():
+    """Red before: nothing was said, and all later shuffles were others than the script's."""
+    (note,) = notes_of(Validated(), Persistent())
+    assert note.startswith("a loader of val_dataloader with persistent_workers draws from the ")
+    module = Validated()
+    found = [weights_of(module, Persistent(), told, epochs=2) for told in (0, 2)]
+    assert found[0] != found[1]
+
+
+class Collected(Validated):
+    """Has metrics that share their states, as torchmetrics finds in the first update."""
+
+    def __init__(self, is_logged):
+        super().__init__()
+        self.is_logged = is_logged
+        kinds = {"accuracy": BinaryAccuracy(), "recall": BinaryRecall()}
+        self.collection = MetricCollection(kinds)
+
+    def validation_step(self, batch, index):
+        self.collection.update(self.norm(batch[0]).sum(1), batch[1].flatten() > 0)
+        if self.is_logged:
+            self.log_dict(self.collection)
+
+    def on_validation_epoch_end(self):
+        if not self.is_logged:
+            self.log_dict(self.collection.compute())
+            self.collection.reset()
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+def test_how_a_collection_of_metrics_shares_their_states_is_not_named(is_logged):
+    """Red before: "validation changes collection._groups_checked: training may be otherwise"."""
+    module = Collected(is_logged)
+    assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
+    assert notes_of(module, Points()) == []
+
+
+class OwnCollection(MetricCollection):
+    """Keeps a number of its own."""
+
+    def update(self, *values):
+        super().update(*values)
+        self.updates = 1 + getattr(self, "updates", 0)
+
+
+def test_what_a_collection_of_a_users_own_keeps_is_named():
+    module = Collected(is_logged=True)
+    module.collection = OwnCollection({"accuracy": BinaryAccuracy(), "recall": BinaryRecall()})
+    (note,) = notes_of(module, Points())
+    assert note.startswith("validation changes collection.updates: ")
+
+
+class Lazy(Validated):
+    def __init__(self):
+        super().__init__()
+        self.hidden = torch.nn.LazyLinear(8)
+
+
+def test_a_layer_that_its_first_call_makes_is_named():
+    """Red before: other weights than a script's, whose check draws them, in silence."""
+    notes = notes_of(Lazy(), Points())
+    assert notes[0].startswith("the first call of hidden makes its weights")
+
+
+class Timed(pl.Callback):
+    """Times validations, keeps a batch to show, and trains on without what it keeps."""
+
+    def on_validation_start(self, trainer, pl_module):
+        self.started = time.time()
+
+    def on_validation_batch_end(self, trainer, pl_module, outputs, batch, *_):
+        self.shown = batch
+
+    def on_validation_end(self, trainer, pl_module):
+        self.took = time.time() - self.started
+
+
+class Swapped(pl.Callback):
+    """Validates other weights; `kept` says when the training's are put back."""
+
+    backup = None
+
+    def _swap(self, module):
+        self.backup = {name: value.clone() for name, value in module.state_dict().items()}
+        module.hidden.weight.data.zero_()
+
+    def on_validation_start(self, trainer, pl_module):
+        self._swap(pl_module)
+
+    def on_validation_end(self, trainer, pl_module):
+        pl_module.load_state_dict(self.backup)
+        self.backup = None
+
+
+class SwappedInPart(Swapped):
+    """Reads what it keeps as a validation starts."""
+
+    def on_validation_start(self, trainer, pl_module):
+        if self.backup is None:
+            self._swap(pl_module)
+
+    def on_validation_end(self, trainer, pl_module):
+        pl_module.load_state_dict(self.backup)
+
+
+def test_what_no_training_reads_of_a_callback_is_not_named():
+    """Red before: "validation changes Timed.took: training may be otherwise"."""
+    assert notes_of(Validated(), Points(), callbacks=[Timed(), Swapped()]) == []
+    notes = notes_of(Validated(), Points(), callbacks=[SwappedInPart()])
+    assert any("SwappedInPart.backup" in note for note in notes)
+
+
+class TimedForTraining(Timed):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        vars(trainer)["seen"] = getattr(self, "took", 0)
+
+
+class ReadInTraining(Timed):
+    took = 0.0
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        vars(trainer)["seen"] = self.took
+
+
+@pytest.mark.parametrize("kind", [TimedForTraining, ReadInTraining])
+def test_what_a_training_reads_of_a_callback_is_named(kind):
+    (note,) = notes_of(Validated(), Points(), callbacks=[kind()])
+    assert f"{kind.__name__}.took" in note
+    assert "training may be otherwise" in note

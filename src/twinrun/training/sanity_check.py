@@ -6,30 +6,26 @@ nothing there, also where its loaders are made; without the check these are made
 all that follows draws other numbers. What validation leaves in objects is there one step earlier.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
 from twinrun.generators import state_in_a_word
 from twinrun.hidden_content import saves_itself
 from twinrun.parallel.reached_code import ReachedCode
-from twinrun.set_attributes import own_of_module
+from twinrun.set_attributes import own_of_module, set_by
 from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree, settings_of
+from twinrun.training.first_calls import of_first_calls, of_loaders, uninitialized
+from twinrun.training.readers import VALIDATING, readers_of
 from twinrun.training.set_anew import MetricResets, metric_of, set_anew
 from twinrun.values_inside import values_in
 from twinrun.wording import some
 
 REMEDY = "say `trainer: {num_sanity_val_steps: 2}`, Lightning's default, to train as such a script"
-# By these a name that is put together may ask for any attribute.
-_BY_TEXT = {"getattr", "vars", "__dict__", "__getattribute__", "getmembers", "eval", "exec"}
-_BY_TEXT |= {"attrgetter", "__getstate__"}
-# What reads an attribute in these reads it in a validation alone.
-_VALIDATING = {"validation_step", *(n for n in dir(pl.LightningModule) if "on_validation_" in n)}
 _OF_OTHERS = ("pytorch_lightning.", "lightning.", "twinrun.")
 
 
@@ -44,6 +40,7 @@ class SanityCheck(pl.Callback):
         """
         self._notes, self._is_seen = notes, False
         self._resets = MetricResets()
+        self._uninitialized: list[str] = []
         self._at_first: dict[str, int] | None = None  # what metrics hold in the first step
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -62,6 +59,7 @@ class SanityCheck(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """See which metrics are reset: a sanity check would have been before."""
         if not trainer.num_sanity_val_steps:
+            self._uninitialized = uninitialized(pl_module)
             self._resets.begin()
 
     def on_train_batch_start(
@@ -104,11 +102,8 @@ class SanityCheck(pl.Callback):
             self._is_seen = True
             # First: its loaders are a part of what validation may change.
             loop.setup_data()
-            if scripted := _scripted(module):
-                self._note(
-                    f"validation calls {some(scripted)}, which TorchScript compiles by what its "
-                    f"first calls are"
-                )
+            for what in (*of_first_calls(module, self._uninitialized), *of_loaders(trainer)):
+                self._note(what)
             before = self._state(trainer, module)
             found = original()
             after = self._state(trainer, module)
@@ -148,20 +143,11 @@ class SanityCheck(pl.Callback):
     ) -> None:
         if not changed:
             return
-        readers = _readers(trainer, module)
-        held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-
-        def read_by(name: str) -> set[str] | None:
-            """Return the functions that read it; None where nobody knows."""
-            attribute = re.split(r"[.\[]", name)[0]
-            is_own = attribute in vars(module) or metric_of(module, name) is not None
-            return readers.get(attribute) if readers is not None and is_own else None
-
-        by = {name: None if name in held else read_by(name) for name in changed}
+        by = readers_of(changed, trainer, module, [*self._users(trainer)])
         # What reads it may find the same: a cache that is filled sooner.
-        if found := [name for name, of in by.items() if of is None or of - _VALIDATING]:
+        if found := [name for name, of in by.items() if of is None or of - VALIDATING]:
             self._note(f"validation changes {some(found)}", "training may be otherwise")
-        if found := [name for name, of in by.items() if of and not of - _VALIDATING]:
+        if found := [name for name, of in by.items() if of and not of - VALIDATING]:
             self._note(
                 f"validation changes {some(found)}, which no other code names",
                 "what later validations log or do may be otherwise",
@@ -201,7 +187,10 @@ def _objects(module: pl.LightningModule, kind: type) -> list[tuple[str, object]]
     found: list[tuple[str, object]] = []
     for path, part in module.named_modules():
         of_part = own_of_module(part).items() if isinstance(part, kind) else ()
-        found += [(f"{path}.{name}" if path else name, item) for name, item in of_part]
+        # By what it notes of itself a collection shares states, which its metrics are asked for.
+        noted = set_by(type(part), ("torchmetrics.",)) if isinstance(part, MetricCollection) else ()
+        named = [(name, item) for name, item in of_part if name not in noted]
+        found += [(f"{path}.{name}" if path else name, item) for name, item in named]
     return found
 
 
@@ -231,41 +220,3 @@ def _of_updates(trainer: pl.Trainer) -> dict[str, list[object]]:
             state = config.scheduler.state_dict()
             found.setdefault(f"the schedule {type(config.scheduler).__name__}", []).append(state)
     return found
-
-
-def _scripted(module: pl.LightningModule) -> list[str]:
-    """Name the parts of a module that are compiled by TorchScript, but for those inside of such."""
-    found: list[str] = []
-    for path, part in module.named_modules():
-        is_inside = any(path.startswith(f"{outer}.") for outer in found)
-        if isinstance(part, torch.jit.ScriptModule) and not is_inside:
-            found.append(path)
-    return found
-
-
-def _readers(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, set[str]] | None:
-    """Name the functions that read the module's own attributes, as far as names tell.
-
-    What validation leaves there may be looked at after the training by nobody of these. None where
-    an attribute may be read by code that is not seen.
-    """
-    reached = ReachedCode(trainer, module)
-    found: dict[str, set[str]] = {}
-    for functions in reached.names.values():
-        for function, names in functions.items():
-            for name in names:
-                found.setdefault(name, set()).add(function)
-    # Code of an installed class that is no part of Lightning's is not read.
-    others = set(type(module).__mro__) - set(pl.LightningModule.__mro__)
-    is_read = all(kind.__name__ in reached.names for kind in others)
-    if reached.is_cut_short or _BY_TEXT & found.keys() or not is_read:
-        return None
-    # A schedule that is stepped in validation alone sets the rate.
-    own = {name for name, value in own_of_module(module).items() if not saves_itself(value)}
-    # One that is named nowhere is asked for among all layers.
-    metrics = {n for n, part in module.named_children() if isinstance(part, Metric) and n in found}
-    return {
-        name: found.get(name, set())
-        for name in own | metrics
-        if not hasattr(pl.LightningModule, name)
-    }

@@ -8,7 +8,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytorch_lightning as pl
 import torch
@@ -18,6 +18,8 @@ from twinrun.set_attributes import set_by
 
 # Behind a sanity check, ahead of the first step.
 _HOOKS = ("on_train_start", "on_train_epoch_start")
+IN_VALIDATION = ("on_validation_start", "on_validation_epoch_start")
+"""Hooks with which a validation begins, in their order."""
 
 
 class MetricResets:
@@ -59,36 +61,53 @@ def metric_of(module: pl.LightningModule, name: str) -> Metric | None:
     return None
 
 
-def set_anew(holder: object) -> set[str]:
-    """Name the attributes that a hook of a module or callback sets as a training starts.
+def set_anew(holder: object, hooks: Sequence[str] = _HOOKS) -> set[str]:
+    """Name the attributes that a hook of a module or callback sets.
 
-    By a statement that is always come to, and whose value does not go by the object.
+    By a statement that is always come to, also in a method that such a one calls, and whose value
+    does not go by the object.
+
+    Args:
+        holder: the module or callback.
+        hooks: as a training starts, or as others start.
     """
     is_module = isinstance(holder, torch.nn.Module)
     parameters = [*inspect.signature(pl.Callback.on_train_start).parameters][1:]
-    found: set[str] = set()
-    for hook in _HOOKS:
-        for statement in _statements(getattr(type(holder), hook, None)):
-            others = () if is_module else parameters
-            found |= _set_in(statement, ("self", *others))
-    return found
+    # A backup of the weights goes by them, as they are there.
+    others = () if is_module or hooks is not _HOOKS else parameters
+    return {
+        attribute
+        for hook in hooks
+        for holder_name, statement in _statements(type(holder), hook)
+        for attribute in _set_in(statement, holder_name, others)
+    }
 
 
-def _statements(hook: object) -> Iterator[ast.stmt]:
-    """Yield the statements of a function that are always come to."""
+def _statements(kind: type, name: str, deeper: int = 2) -> Iterator[tuple[str, ast.stmt]]:
+    """Yield the statements of a method that are always come to, also of those it calls.
+
+    Each with the name that the object has there, `self` as a rule.
+    """
     try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(hook))).body  # pyrefly: ignore[bad-argument-type]
+        function = inspect.getattr_static(kind, name)
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     except Exception:  # it is made by another function, say
         return
-    if not isinstance(tree, ast.FunctionDef) or tree.decorator_list:
+    if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or not tree.args.args:
         return
+    own = tree.args.args[0].arg
     for statement in tree.body:
         if any(isinstance(node, ast.Return | ast.Try) for node in ast.walk(statement)):
             return
-        yield statement
+        yield own, statement
+        match statement:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(called_on), called))) if deeper:
+                if called_on == own:
+                    yield from _statements(kind, called, deeper - 1)
 
 
-def _set_in(statement: ast.stmt, holders: Iterable[str]) -> set[str]:
+def _set_in(statement: ast.stmt, own: str, others: Iterable[str]) -> set[str]:
+    """Name what a statement sets of its own object, unless by that or by others."""
     match statement:
         case ast.Assign(targets=targets, value=value):
             pass
@@ -97,12 +116,12 @@ def _set_in(statement: ast.stmt, holders: Iterable[str]) -> set[str]:
         case _:
             return set()
     read = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
-    if not read.isdisjoint(holders):
+    if not read.isdisjoint({own, *others}):
         return set()
     return {
         target.attr
         for target in targets
         if isinstance(target, ast.Attribute)
         and isinstance(target.value, ast.Name)
-        and target.value.id == "self"
+        and target.value.id == own
     }
