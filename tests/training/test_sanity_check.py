@@ -580,3 +580,21 @@ def test_what_a_training_reads_of_a_callback_is_named(kind):
     (note,) = notes_of(Validated(), Points(), callbacks=[kind()])
     assert f"{kind.__name__}.took" in note
     assert "training may be otherwise" in note
+
+
+class Guarded(Validated):
+    """Leaves all as it is in a sanity check."""
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        if self.trainer.sanity_checking:
+            return
+        self.count += 1
+
+
+def test_code_that_asks_for_the_sanity_check_is_named_beside_what_it_may_leave():
+    """Red before: "training may be otherwise", and not a word of the guard."""
+    module = Guarded()
+    assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
+    (note,) = notes_of(module, Points())
+    assert "training may be otherwise, unless on_validation_epoch_end by asking for " in note

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.combined_loader import CombinedLoader
-from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
 from twinrun.wording import some
@@ -19,7 +19,7 @@ def uninitialized(module: pl.LightningModule) -> list[str]:
     return [
         path
         for path, part in module.named_modules()
-        if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params()
+        if any(map(is_lazy, (*part.parameters(recurse=False), *part.buffers(recurse=False))))
     ]
 
 

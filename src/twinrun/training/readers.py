@@ -19,59 +19,62 @@ VALIDATING = {"validation_step", *(n for n in dir(pl.LightningModule) if "on_val
 """What reads an attribute in these reads it in a validation alone."""
 
 
-def readers_of(
-    names: Sequence[str],
-    trainer: pl.Trainer,
-    module: pl.LightningModule,
-    callbacks: Sequence[pl.Callback],
-) -> dict[str, set[str] | None]:
-    """Return the functions that read what has these names; None where nobody knows.
+class Readers:
+    """The functions of a user's that a training may come to, by what they read."""
 
-    What validation leaves there may be looked at after the training by nobody of these; neither is
-    one counted that finds what the same validation has set.
+    def __init__(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        callbacks: Sequence[pl.Callback],
+    ) -> None:
+        """Read the code.
 
-    Args:
-        names: paths of attributes, those of callbacks behind the name of their class.
-        trainer: of a training.
-        module: whose attributes they are.
-        callbacks: or whose.
-    """
-    found, reached = _functions(trainer, module)
-    if found is None:
-        return dict.fromkeys(names)
-    held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-    of_module = _of_module(module, found) if _is_read(module, pl.LightningModule, reached) else {}
-    of_callbacks = {
-        f"{type(callback).__name__}.{name}": _after(callback, name, found)
-        for callback in callbacks
-        if _is_read(callback, pl.Callback, reached)
-        for name in vars(callback)
-        if not hasattr(pl.Callback, name)
-    }
+        Args:
+            trainer: of a training.
+            module: whose attributes are asked about.
+            callbacks: or whose.
+        """
+        reached = ReachedCode(trainer, module)
+        found: dict[str, set[str]] = {}
+        for functions in reached.names.values():
+            for function, names in functions.items():
+                for name in names:
+                    found.setdefault(name, set()).add(function)
+        self.of_check = sorted(found.get("sanity_checking", ()))
+        """Those that ask the Trainer whether it is in a sanity check."""
+        self._module = module
+        self._held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+        self._of_module: dict[str, set[str]] = {}
+        self._of_callbacks: dict[str, set[str]] = {}
+        if reached.is_cut_short or _BY_TEXT & found.keys():
+            return  # any may be read unseen
+        if _is_read(module, pl.LightningModule, reached):
+            self._of_module = _of_module(module, found)
+        self._of_callbacks = {
+            f"{type(callback).__name__}.{name}": _after(callback, name, found)
+            for callback in callbacks
+            if _is_read(callback, pl.Callback, reached)
+            for name in vars(callback)
+            if not hasattr(pl.Callback, name)
+        }
 
-    def readers(name: str) -> set[str] | None:
-        first, *others = re.split(r"[.\[]", name)
-        if name in held:
+    def of(self, name: str) -> set[str] | None:
+        """Return the functions that read what has a name; None where nobody knows.
+
+        What validation leaves there may be looked at after the training by nobody of these; neither
+        is one counted that finds what the same validation has set.
+
+        Args:
+            name: the path of an attribute, that of a callback behind the name of its class.
+        """
+        if name in self._held:
             return None
-        if others and (of := of_callbacks.get(f"{first}.{others[0]}")) is not None:
-            return of
-        is_own = first in vars(module) or metric_of(module, name) is not None
-        return of_module.get(first) if is_own else None
-
-    return {name: readers(name) for name in names}
-
-
-def _functions(
-    trainer: pl.Trainer, module: pl.LightningModule
-) -> tuple[dict[str, set[str]] | None, ReachedCode]:
-    """Return by each name the functions that read it; None where any may be read unseen."""
-    reached = ReachedCode(trainer, module)
-    found: dict[str, set[str]] = {}
-    for functions in reached.names.values():
-        for function, names in functions.items():
-            for name in names:
-                found.setdefault(name, set()).add(function)
-    return None if reached.is_cut_short or _BY_TEXT & found.keys() else found, reached
+        first, *others = re.split(r"[.\[]", name)
+        if others and (found := self._of_callbacks.get(f"{first}.{others[0]}")) is not None:
+            return found
+        is_own = first in vars(self._module) or metric_of(self._module, name) is not None
+        return self._of_module.get(first) if is_own else None
 
 
 def _is_read(holder: object, of_lightning: type, reached: ReachedCode) -> bool:

@@ -20,7 +20,7 @@ from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module, set_by
 from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree, settings_of
 from twinrun.training.first_calls import of_first_calls, of_loaders, uninitialized
-from twinrun.training.readers import VALIDATING, readers_of
+from twinrun.training.readers import VALIDATING, Readers
 from twinrun.training.set_anew import MetricResets, metric_of, set_anew
 from twinrun.values_inside import values_in
 from twinrun.wording import some
@@ -143,14 +143,18 @@ class SanityCheck(pl.Callback):
     ) -> None:
         if not changed:
             return
-        by = readers_of(changed, trainer, module, [*self._users(trainer)])
+        readers = Readers(trainer, module, [*self._users(trainer)])
+        by = {name: readers.of(name) for name in changed}
+        unless = ""
+        if asking := readers.of_check:
+            unless = f", unless {some(asking)} by asking for sanity_checking leaves it as it is"
         # What reads it may find the same: a cache that is filled sooner.
         if found := [name for name, of in by.items() if of is None or of - VALIDATING]:
-            self._note(f"validation changes {some(found)}", "training may be otherwise")
+            self._note(f"validation changes {some(found)}", f"training may be otherwise{unless}")
         if found := [name for name, of in by.items() if of and not of - VALIDATING]:
             self._note(
                 f"validation changes {some(found)}, which no other code names",
-                "what later validations log or do may be otherwise",
+                f"what later validations log or do may be otherwise{unless}",
             )
 
     def _note(self, what: str, then: str = "this is otherwise") -> None:
