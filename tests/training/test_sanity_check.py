@@ -45,7 +45,7 @@ class Validated(Small):
         if self.kind == "hook":
             self.count += 1
 
-    def validation_step(self, batch, index):
+    def validation_step(self, batch, index, dataloader_idx=0):
         self.outputs.append(self.norm(batch[0]).sum())
         self.metric.update(1.0)
         self.log("seen", self.metric)
@@ -446,15 +446,27 @@ def test_of_what_validation_alone_reads_it_is_not_said_that_training_is_otherwis
 class Persistent(Points):
     """Has a validation loader that keeps its workers."""
 
+    def __init__(self, **options):
+        super().__init__()
+        self.options = {"num_workers": 1, "persistent_workers": True, **options}
+
     def val_dataloader(self):
         data = TensorDataset(self.inputs, self.targets)
-        return DataLoader(data, 16, num_workers=1, persistent_workers=True)
+        return DataLoader(data, 16, **self.options)
+
+
+class PersistentOfTwo(Persistent):
+    def val_dataloader(self):
+        return [self.train_dataloader(), super().val_dataloader()]
 
 
 def test_a_validation_loader_that_keeps_its_workers_is_named_and_trains_otherwise():
     """Red before: nothing was said, and all later shuffles were others than the script's."""
-    (note,) = notes_of(Validated(), Persistent())
-    assert note.startswith("a loader of val_dataloader with persistent_workers draws from the ")
+    for data in (Persistent(), PersistentOfTwo()):
+        (note,) = notes_of(Validated(), data)
+        assert note.startswith("a loader of val_dataloader with persistent_workers and no ")
+    own = Persistent(generator=torch.Generator().manual_seed(1))
+    assert notes_of(Validated(), own) == []
     module = Validated()
     found = [weights_of(module, Persistent(), told, epochs=2) for told in (0, 2)]
     assert found[0] != found[1]

@@ -44,15 +44,13 @@ def of_loaders(trainer: pl.Trainer) -> Iterator[str]:
 
     One whose workers do not persist draws in each validation alike.
     """
-    found = trainer.val_dataloaders
-    loaders = found.flattened if isinstance(found, CombinedLoader) else [found]
-    for loader in loaders:
+    for loader in CombinedLoader(trainer.val_dataloaders, "sequential").flattened:
         if not isinstance(loader, DataLoader) or loader.generator is not None:
             continue
         if loader.persistent_workers and loader.num_workers > 0:
             yield (
-                "a loader of val_dataloader with persistent_workers draws from the global "
-                "generator of torch in its first validation alone, and later draws follow"
+                "a loader of val_dataloader with persistent_workers and no generator of its own "
+                "draws from torch's global one as its workers first start, and later draws follow"
             )
             return
 
