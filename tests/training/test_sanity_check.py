@@ -446,13 +446,9 @@ def test_of_what_validation_alone_reads_it_is_not_said_that_training_is_otherwis
 class Persistent(Points):
     """Has a validation loader that keeps its workers."""
 
-    def __init__(self, **options):
-        super().__init__()
-        self.options = {"num_workers": 1, "persistent_workers": True, **options}
-
-    def val_dataloader(self):
+    def val_dataloader(self, **options):
         data = TensorDataset(self.inputs, self.targets)
-        return DataLoader(data, 16, **self.options)
+        return DataLoader(data, 16, num_workers=1, persistent_workers=True, **options)
 
 
 class PersistentOfTwo(Persistent):
@@ -460,16 +456,22 @@ class PersistentOfTwo(Persistent):
         return [self.train_dataloader(), super().val_dataloader()]
 
 
+class PersistentWithItsOwn(Persistent):
+    def val_dataloader(self):
+        return super().val_dataloader(generator=torch.Generator().manual_seed(1))
+
+
 def test_a_validation_loader_that_keeps_its_workers_is_named_and_trains_otherwise():
     """Red before: nothing was said, and all later shuffles were others than the script's."""
     for data in (Persistent(), PersistentOfTwo()):
         (note,) = notes_of(Validated(), data)
         assert note.startswith("a loader of val_dataloader with persistent_workers and no ")
-    own = Persistent(generator=torch.Generator().manual_seed(1))
-    assert notes_of(Validated(), own) == []
+    assert notes_of(Validated(), PersistentWithItsOwn()) == []
     module = Validated()
     found = [weights_of(module, Persistent(), told, epochs=2) for told in (0, 2)]
     assert found[0] != found[1]
+    own = [weights_of(module, PersistentWithItsOwn(), told, epochs=2) for told in (0, 2)]
+    assert own[0] == own[1]
 
 
 class Collected(Validated):
