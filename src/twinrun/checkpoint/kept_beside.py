@@ -9,6 +9,7 @@ from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.data_attributes import of_data
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.exchanged import Exchanged
+from twinrun.checkpoint.late_attributes import LateAttributes
 from twinrun.checkpoint.orders_in_memory import orders_in_memory, reordered
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
@@ -38,21 +39,28 @@ _CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
 class KeptBeside:
     """A look at it."""
 
-    def __init__(self, trainer: pl.Trainer, *, told: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        trainer: pl.Trainer,
+        late: LateAttributes,
+        told: Mapping[str, str] | None = None,
+    ) -> None:
         """Look.
 
         Args:
             trainer: of the training.
+            late: what data were first given as they were read.
             told: as `looks_now` found the attributes before any hook.
         """
-        loaders = loaders_of(trainer)
+        loaders, left = loaders_of(trainer), late.left(trainer)
+        self._late = late
         # By their places: those of training come first.
         self.parts = parts_of(training_loaders(trainer))
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
         self.positions = possible_positions(loaders, told_alone(loaders))
-        self.data = DataLooks(trainer, loaders)
-        self.attributes = states_of_attributes(trainer, loaders)
+        self.data = DataLooks(trainer, loaders, left=left)
+        self.attributes = states_of_attributes(trainer, loaders, left)
         self.settings = settings_of(trainer)
         self.exchanged = Exchanged(trainer)
         self.structure, self.switches = Structure(trainer), switches()
@@ -85,7 +93,7 @@ class KeptBeside:
 
     def changed_keys(self, trainer: pl.Trainer) -> set[str]:
         """Name the attributes that have changed since, as `states_of_attributes` does."""
-        now = states_of_attributes(trainer, loaders_of(trainer))
+        now = states_of_attributes(trainer, loaders_of(trainer), self._late.left(trainer))
         return set(keys_changed(self.attributes, now))
 
     def not_as_it_was(
@@ -112,13 +120,14 @@ class KeptBeside:
 
     def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""
-        now = KeptBeside(trainer)
+        now = KeptBeside(trainer, self._late)
         attributes, refused = changed_attributes(trainer, self.attributes, now.attributes)
         found = [
             *changed_callbacks(self.callbacks, now.callbacks),
             *changed_optimizers(self.optimizers, now.optimizers),
             *moved(self.positions, now.positions),
             *refused,
+            *self._late.changed(trainer),
             *self.structure.changed(now.structure),
             *reordered(self.orders, now.orders),
             *changed_switches(self.switches, now.switches),

@@ -108,6 +108,7 @@ class Resumable(pl.Callback):
             lambda: self._before_batch(trainer),
             lambda: self._go_on(trainer, pl_module),
             lambda: self._making.noting(trainer, self._restored),
+            lambda: self._first_batch.late.begin(trainer),
             is_watched=self._left is not None,
             together=self._together,
         )
@@ -148,7 +149,7 @@ class Resumable(pl.Callback):
             self._begin_again(trainer, pl_module, self._restored)
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
-        self._at_start = self._at_start or KeptBeside(trainer, told=self._told)
+        self._at_start = self._at_start or KeptBeside(trainer, self._first_batch.late, self._told)
         self._at_start.epoch_begins(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
@@ -201,15 +202,15 @@ class Resumable(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice a stream that ended before its first batch; end what objects were parted for."""
-        self._break_off_if(self._first_batch.came_not())
+        self._break_off_if(self._first_batch.came_not(trainer))
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice what has changed behind that in the last epoch."""
-        self._break_off_if(self._first_batch.parted.changed())
+        self._break_off_if(self._first_batch.changed(trainer))
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare what validation data were told; end a training that was told nothing of it."""
-        self._break_off_if(self._first_batch.validated())
+        self._break_off_if(self._first_batch.validated(trainer))
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -270,14 +271,14 @@ class Resumable(pl.Callback):
     ) -> None:
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
-        found = KeptBeside(trainer)
+        found = KeptBeside(trainer, self._first_batch.late)
         self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
         if is_whole := "epoch" not in state:
             told, together = self._first_batch.is_told, self._together
             self._unless(restored.restore(trainer, module, state, together, is_compared=told))
             self._restored = None
-            self._first_batch.resumed(trainer, state)
-        self._at_start = KeptBeside(trainer).since(found)
+            self._unless(self._first_batch.resumed(trainer, state))
+        self._at_start = KeptBeside(trainer, self._first_batch.late).since(found)
         self._epoch.begin(self._left)
         if not is_whole:
             restored.begin_epoch(trainer, module, state)
@@ -295,5 +296,5 @@ class Resumable(pl.Callback):
         self._unless(epoch.unlike(state["epoch"]))
         self._unless(restored.restore_mid_epoch(trainer, module, state, before, self._together))
         self._restored = None
-        self._first_batch.resumed(trainer, state, before)
-        self._at_start = KeptBeside(trainer).since(before)
+        self._unless(self._first_batch.resumed(trainer, state, before))
+        self._at_start = KeptBeside(trainer, self._first_batch.late).since(before)

@@ -54,6 +54,7 @@ class RunningEpoch:
         before_batch: Callable[[], None],
         brought: Callable[[], None],
         around_loaders: Callable[[], AbstractContextManager[None]],
+        before_data: Callable[[], None],
         is_watched: bool,
         together: Together,
     ) -> None:
@@ -65,12 +66,13 @@ class RunningEpoch:
             before_batch: called before a batch is fetched, in an epoch that is watched.
             brought: called when the data of a resumed epoch are where they were.
             around_loaders: in its context training loaders are made.
+            before_data: called before an iterator is made, also of validation data.
             is_watched: whether checkpoints in mid-epoch are written at all.
             together: the workers; they watch the same epochs, by the first one's clock.
         """
         self._trainer, self._fingerprint = trainer, fingerprint
         self._before_batch, self._brought = before_batch, brought
-        self._together = together
+        self._together, self._before_data = together, before_data
         # The first iterator is made before the first epoch begins.
         self.is_watched = is_watched
         self._order: Order | None = None
@@ -90,6 +92,7 @@ class RunningEpoch:
             trainer,
             around_loaders=around_loaders,
             before_iterator=self._note_order,
+            before_validation=before_data,
             after_iterator=self._look_behind_first,
             after_start=self._watch,
         )
@@ -240,6 +243,7 @@ class RunningEpoch:
             self._first = None
 
     def _note_order(self) -> None:
+        self._before_data()
         if self.is_watched and self._began is None and self._trainer.ckpt_path is None:
             self._first = FirstIterator(self._trainer)
         if self.is_watched and self._resumed is None:
