@@ -13,7 +13,6 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
-from twinrun.checkpoint.late_content import Content
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.loaded_states import looks_of_callbacks
 from twinrun.checkpoint.making_loaders import Making
@@ -95,7 +94,7 @@ def complete(
     compiled_for: list[list[int]] | None,
     making: Making | None,
     shared: Groups,
-    late: Mapping[str, Content],
+    late: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
 
@@ -110,7 +109,7 @@ def complete(
         compiled_for: the shapes of batch for which the module's own code was compiled.
         making: what the training loaders were made from.
         shared: names of attributes that hold one object, which a checkpoint might part.
-        late: contents of what data were first given as they were read.
+        late: what data were first given as they were read.
     """
     loops = checkpoint["loops"]["fit_loop"]
     more = {}

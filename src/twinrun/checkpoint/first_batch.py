@@ -57,10 +57,18 @@ class FirstBatch:
         if (why := self.parted.changed()) is not None:
             yield why
 
+    def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> bool:
+        """Say whether a checkpoint cannot be written yet, and leave word of it."""
+        is_first = is_in_epoch and trainer.current_epoch == 0
+        why = agreed(self._together, self.late.waits(is_first_epoch=is_first))
+        if why is not None:
+            self._folder.note_refusal(f"none had been written before the stop: {why}")
+        return why is not None
+
     def state(self, trainer: pl.Trainer) -> dict[str, Any]:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
-        return {**kept, "shared": self.parted.groups(trainer), "late": self.late.known}
+        return {**kept, "shared": self.parted.groups(trainer), "late": self.late.state()}
 
     def resumed(
         self, trainer: pl.Trainer, state: Mapping[str, Any], before: KeptBeside | None = None
@@ -82,13 +90,15 @@ class FirstBatch:
         def unlike() -> str | None:
             # What is compared with that of the first process needs no such guess.
             other = None if self.is_told else told.unlike()
-            other = other or self.late.unlike(trainer)
+            other = other or self.late.unlike(trainer, is_at_first_batch=True)
             if other is not None or before is None:
                 return other
             return before.not_as_it_was(trainer, state["attributes"], is_begun=True)
 
         self._unlike = unlike
-        return self.late.resumed(state.get("late", {}), is_compared=self.is_awaited)
+        is_first = before is not None and trainer.current_epoch == 0
+        late, is_compared = state.get("late", {}), self.is_awaited
+        return self.late.resumed(trainer, late, is_first_epoch=is_first, is_compared=is_compared)
 
     @property
     def is_awaited(self) -> bool:
@@ -104,6 +114,7 @@ class FirstBatch:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
+        self.late.first_read(trainer)
         if (asked := self._unlike) is not None:
             self._unlike = None
             if (unlike := agreed(self._together, asked())) is not None:
@@ -125,6 +136,7 @@ class FirstBatch:
     def validated(self, trainer: pl.Trainer) -> str | None:
         """Return why the first validation behind a checkpoint was none of the same data."""
         told, self._validations = self._validations, None
+        self.late.has_passed(trainer, is_of_training=False)
         if told is None:
             return None
         return agreed(self._together, told.unlike_in_validation() or self.late.unlike(trainer))
@@ -136,6 +148,7 @@ class FirstBatch:
     def came_not(self, trainer: pl.Trainer) -> str | None:
         """Return why an epoch should not have ended, if a batch was to come before that."""
         self._folder.note_batch(None)
+        self.late.has_passed(trainer, is_of_training=True)
         if self._folder.expected is None:
             return self._trained_otherwise() or self.changed(trainer)
         return f"{ELSEWHERE}: no batch came after the stop"

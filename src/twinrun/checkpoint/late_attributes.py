@@ -1,13 +1,17 @@
 """Attributes that data are first given as they are read: a cache, or state.
 
 A dataset may load its rows where it is first asked for one, and keep there what it has read. A
-resumed training makes that anew. It has to be what it was: of a cache it is, of a count or a mean
-that moves it is not. So what has come into the place of nothing (of None, of an empty container, of
-a list of None) has to stay what it is from the first look on, is written into checkpoints, and is
-compared with what the resumed training has made.
+resumed training makes that anew. It has to be what it was: a cache is, a count or a mean that moves
+is not. So what has come into the place of nothing (of None, of an empty container, of a list of
+None) has to stay what it is from the first look on, is written into checkpoints, and is compared
+with what the resumed training has made.
+
+Proven is what has stayed the same through a whole pass over its data. Of what is not the first
+batch behind the checkpoint has to show it, or the first epoch, which is read again as a whole.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytorch_lightning as pl
 
@@ -15,6 +19,7 @@ from twinrun.checkpoint.late_compared import first_other, lacks, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late, is_blank
 from twinrun.checkpoint.late_places import Place, places
 from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_code import is_computed_once
 from twinrun.containers import is_container, size_of
@@ -24,6 +29,9 @@ _ANEW = "and a resumed training would make it anew"
 _UNSET = "it is first set under way, and not seen to be by `self.x = ...` or `self.x[...] = ...`"
 _CURE = "where data are read: `__init__` may set it, if it stays what it is"
 _KILLED = "was made as data were read, and the process was killed before the first batch behind"
+_UNLIKE = "is another one than before the stop: no checkpoint holds it"
+_WAITS = "is first set as data are read: a checkpoint waits until it has stayed the same in a whole"
+_PASSES = 2  # which show that
 
 
 class LateAttributes:
@@ -37,7 +45,15 @@ class LateAttributes:
         self._places: dict[str, int] = {}  # and who has them
         self.known: dict[str, Content] = {}
         """What has been seen of each."""
+        self._last: dict[str, Content] = {}  # look
+        self._moved: str | None = None
+        # Whole passes over training data, and validations; in which of them each was first seen.
+        self._passes = {True: 0, False: 0}
+        self._since: dict[str, int] = {}
+        self._trained = 0  # parts of the training loaders, which come first
+        self._proven: set[str] = set()
         self._restored: dict[str, Content] = {}  # of the checkpoint that is resumed
+        self._awaited: dict[str, Content] = {}  # of these at the first batch
 
     def begin(self, trainer: pl.Trainer) -> None:
         """Look at data that are about to be read, if they are new."""
@@ -45,24 +61,31 @@ class LateAttributes:
         parts = [vars(trainer).get("datamodule"), *parts_of(loaders)]
         if all(part is None or id(part) in self._owners for part in parts):
             return
-        found = list(places(trainer, loaders))
-        new = {id(place.owner) for _, place in found} - self._owners.keys()
+        known, late = self._owners, tuple[str, ...]()
         # Those of an epoch whose loaders are made anew are let go.
         self._owners = {id(part): part for part in parts if part is not None}
-        for called, place in found:
+        for called, place in places(trainer, loaders):
             key = id(place.owner), place.name
+            if called.startswith(late):
+                continue
+            if key[0] in known and key not in self._there:
+                late += () if is_blank(place.value) else (f"{called}.", f"{called}[")
             self._owners[key[0]] = place.owner
             if self._places.setdefault(called, key[0]) != key[0]:
                 self._places[called] = key[0]
-                self.known.pop(called, None)
-                self._restored.pop(called, None)
-            if key[0] in new:
-                self._there.discard(key)
-                self._of_none.discard(key)
-            if key[0] in new and not is_blank(place.value):
-                self._there.add(key)
-            elif key[0] in new and is_container(place.value) and size_of(place.value):
-                self._of_none.add(key)
+                for seen in (self.known, self._since, self._restored, self._awaited):
+                    seen.pop(called, None)
+                self._proven.discard(called)
+            if key[0] not in known:
+                self._has(key, place.value)
+
+    def _has(self, key: tuple[int, str], value: Any) -> None:
+        self._there.discard(key)
+        self._of_none.discard(key)
+        if not is_blank(value):
+            self._there.add(key)
+        elif is_container(value) and size_of(value):
+            self._of_none.add(key)
 
     def _late(self, trainer: pl.Trainer) -> Iterator[tuple[str, Place]]:
         for called, place in places(trainer, loaders_of(trainer)):
@@ -82,8 +105,9 @@ class LateAttributes:
         """Write down what has come late, and say of what that cannot be done or trusted."""
         found: dict[str, Content] = {}
         refused = []
+        self._trained = len(parts_of(training_loaders(trainer)))
         for called, place in self._late(trainer):
-            name = called.partition(" ")[2]
+            name = _called(called)
             try:
                 is_of_none = (id(place.owner), place.name) in self._of_none
                 content = content_of_late(place.value, self._owners, is_filled=is_of_none)
@@ -100,38 +124,109 @@ class LateAttributes:
             found[called] = content
         return found, refused
 
-    def changed(self, trainer: pl.Trainer) -> list[str]:
-        """Say what stands against a checkpoint; what is seen now has to stay what it is."""
-        found, refused = self.look(trainer)
-        if (other := first_other(self.known, found)) is not None:
-            refused.append(f"{_called(other)} {_WHY}, {_ANEW}")
-        self.known = with_more(self.known, found)
-        return refused
-
-    def resumed(self, saved: Mapping[str, Content], *, is_compared: bool) -> str | None:
-        """Await what a checkpoint tells of; say why that cannot be, if it cannot.
+    def _note(self, trainer: pl.Trainer, *, is_at_end_of: bool | None = None) -> list[str]:
+        """Look, and remember it; return what cannot be looked at or trusted.
 
         Args:
-            saved: `known` of the process before the stop.
+            trainer: of the training.
+            is_at_end_of: where a pass has just ended: whether over training data.
+        """
+        found, refused = self.look(trainer)
+        if (other := first_other(self.known, found)) is not None:
+            self._moved = f"{_called(other)} {_WHY}, {_ANEW}"
+        self.known, self._last = with_more(self.known, found), found
+        for key in found:
+            kind = self._is_of_training(key)
+            self._since.setdefault(key, self._passes[kind] + (kind is not is_at_end_of))
+            if self._passes[kind] > self._since[key] and self._moved is None:
+                self._proven.add(key)
+        return refused
+
+    def _is_of_training(self, key: str) -> bool:
+        return int(key.partition(" ")[0]) <= self._trained
+
+    def first_read(self, trainer: pl.Trainer) -> None:
+        """Look where the first training batch has come."""
+        if not self._last and not self._passes[True]:
+            self._note(trainer)
+
+    def has_passed(self, trainer: pl.Trainer, *, is_of_training: bool) -> None:
+        """Look where all training data have been read, or validated, until all is proven."""
+        self._passes[is_of_training] += 1
+        if self._passes[is_of_training] <= _PASSES or self.known.keys() - self._proven:
+            self._note(trainer, is_at_end_of=is_of_training)
+
+    def changed(self, trainer: pl.Trainer) -> list[str]:
+        """Say what stands against a checkpoint; what is seen now has to stay what it is."""
+        refused = self._note(trainer)
+        return [*refused, *([self._moved] if self._moved is not None else [])]
+
+    def waits(self, *, is_first_epoch: bool) -> str | None:
+        """Say why a checkpoint is not written yet: of what nobody could tell that it is the same.
+
+        Args:
+            is_first_epoch: whether it lies in the first epoch, which is read again.
+        """
+        open_ = {k for k, content in self._last.items() if content and k not in self._proven}
+        names = [key.rpartition(".")[2] for key in open_]
+        for key in sorted(open_):
+            is_of_training, name = self._is_of_training(key), key.rpartition(".")[2]
+            # The first batch behind a checkpoint need not make all of these again.
+            is_part = isinstance(self._last[key], dict) or names.count(name) > 1
+            is_read_again = is_first_epoch and not self._passes[False]
+            if not is_of_training or (is_part and not is_read_again):
+                what = "epoch" if is_of_training else "validation behind that in which it was made"
+                return f"{_called(key)} {_WAITS} {what}"
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it."""
+        return {"seen": self._last, "proven": sorted(self._proven)}
+
+    def resumed(
+        self,
+        trainer: pl.Trainer,
+        saved: Mapping[str, Any],
+        *,
+        is_first_epoch: bool,
+        is_compared: bool,
+    ) -> str | None:
+        """Await what a checkpoint tells of; say what is another one, or cannot be compared.
+
+        Args:
+            trainer: of the training.
+            saved: what `state` returned before the stop.
+            is_first_epoch: whether the first epoch has been read again up to there.
             is_compared: whether the first batch behind the checkpoint is compared.
         """
-        self._restored = {key: content for key, content in saved.items() if content}
-        self.known = with_more(self._restored, self.known)
-        if self._restored and not is_compared:
-            name = _called(next(iter(self._restored)))
+        seen = saved.get("seen", {})  # older versions have none
+        self._restored = {key: content for key, content in seen.items() if content}
+        self._proven |= {*saved.get("proven", ())}
+        found, _ = self.look(trainer)
+        self.known = with_more(self._restored, found)
+        unproven = {k: content for k, content in self._restored.items() if k not in self._proven}
+        if is_first_epoch:
+            other = first_other(unproven, found) or lacks(found, unproven)
+            return None if other is None else f"{_called(other)} {_UNLIKE}"
+        self._awaited = unproven
+        if unproven and not is_compared:
+            name = _called(next(iter(unproven)))
             return f"{name} {_KILLED} the checkpoint, which shows whether it is made anew as it was"
         return None
 
-    def unlike(self, trainer: pl.Trainer) -> str | None:
+    def unlike(self, trainer: pl.Trainer, *, is_at_first_batch: bool = False) -> str | None:
         """Name what a resumed training has made otherwise than it was before the stop."""
         if not self._restored:
             return None
         found, _ = self.look(trainer)
-        if (other := first_other(self._restored, found)) is None:
-            if lacks(found, self._restored) is None:  # all is there again: `known` holds it
-                self._restored = {}
-            return None
-        return f"{_called(other)} is another one than before the stop: no checkpoint holds it"
+        other = first_other(self._restored, found)
+        if is_at_first_batch:
+            other = other or lacks(found, self._awaited)
+        if other is not None:
+            return f"{_called(other)} {_UNLIKE}"
+        if lacks(found, self._restored) is None:  # all is there again: `known` holds it
+            self._restored = {}
+        return None
 
 
 def _called(key: str) -> str:

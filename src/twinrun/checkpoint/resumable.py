@@ -10,8 +10,8 @@
 Lightning's own checkpoint holds no RNG state, and resuming from it makes the loader's iterator
 before the sampler knows its epoch. This one is taken where an epoch starts, or between two batches
 of an epoch that is longer than `minutes`, and put back at the same point, where the iterator is
-made once more and has given the batches of before. What it cannot hold, it says, and leaves the
-training alone. Where another batch comes first behind a checkpoint, the training is broken off.
+made once more and has given the batches of before. What it cannot hold, it says. Where another
+batch comes first behind it, the training is broken off.
 """
 
 import time
@@ -253,7 +253,9 @@ class Resumable(pl.Callback):
         self._say(f"no checkpoints are written: {why}")
 
     def _write(self, trainer: pl.Trainer, name: str, state: dict[str, Any] | None) -> None:
-        before = rng_states()
+        before, self._written = rng_states(), time.monotonic()
+        if self._first_batch.waits(trainer, is_in_epoch=state is not None):
+            return
         assert self._at_start is not None  # noqa: S101
         self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
         self._kept |= {**self._first_batch.state(trainer), "making": self._making.noted}
@@ -264,7 +266,6 @@ class Resumable(pl.Callback):
         finally:
             self._kept = {}
             restore_rng_states(before)  # a module's own hook may have drawn
-        self._written = time.monotonic()
 
     def _begin_again(
         self, trainer: pl.Trainer, module: pl.LightningModule, state: dict[str, Any]
