@@ -310,6 +310,15 @@ class Visits(Filled):
         return self.rows[index] * max(2, self.made[index]), self.targets[index]
 
 
+class EpochsByARow(Lazy):
+    """Counts its epochs where it is asked for its first row; the first two are alike."""
+
+    def __getitem__(self, index):
+        if index == 0:
+            self.made = (self.made or 0) + 1
+        return self.rows[index] * max(1, self.made or 0), self.targets[index]
+
+
 class InOrder(Filled):
     """Keeps as which one a row came."""
 
@@ -393,7 +402,17 @@ MOVING = [
     CountsInReader,
     CountsToTwenty,
 ]
-MOVING += [Visits, InOrder, Drawn, DrawnLate, DrawnInAList, DrawnOnce, DrawnByNumPy, Collects]
+MOVING += [
+    Visits,
+    EpochsByARow,
+    InOrder,
+    Drawn,
+    DrawnLate,
+    DrawnInAList,
+    DrawnOnce,
+    DrawnByNumPy,
+    Collects,
+]
 MOVING += [CollectsFew, OfCursor]
 
 

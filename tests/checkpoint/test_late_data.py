@@ -58,10 +58,8 @@ def of_names(*names):
     return [kind for kind in (*CACHES, *MOVING) if kind.__name__ in names]
 
 
-OFTEN = of_names("Lazy", "OfDatabase", "Filled", "Shards", "AbsentOfMapping")
-RARE = [kind for kind in CACHES if kind not in OFTEN]
-MOVED_OFTEN = of_names("AbsentCounts", "CountsInANumber", "Drawn", "Visits")
-MOVED_RARELY = [kind for kind in MOVING if kind not in MOVED_OFTEN]
+OFTEN = of_names("Lazy", "OfDatabase", "AbsentOfMapping")
+MOVED_OFTEN = of_names("AbsentCounts", "CountsInANumber", "Drawn", "Visits", "EpochsByARow")
 
 
 @pytest.mark.parametrize("kind", OFTEN, ids=called(OFTEN))
@@ -71,21 +69,60 @@ def test_a_cache_that_is_made_late_is_resumed(tmp_path, kind):
     assert_resumed(tmp_path, [7], kills=[8], **options)
 
 
+FILLED = of_names("Filled", "FilledList", "Shards")
+
+
+@pytest.mark.parametrize("kind", FILLED, ids=called(FILLED))
+def test_one_that_is_filled_as_it_is_read_is_resumed_in_the_first_epoch(tmp_path, kind):
+    assert_resumed(tmp_path, [3], kills=[4], data=data_of(kind), module=Small)
+
+
+@pytest.mark.parametrize("kind", FILLED[:1], ids=called(FILLED[:1]))
+def test_and_from_the_third_on_when_it_has_stayed_the_same(tmp_path, kind):
+    options = {"data": data_of(kind), "module": Small, "max_epochs": 3}
+    whole, _, _ = fit(tmp_path / "whole", **options)
+    for kill, at in ((8, []), (12, [11])):
+        folder = tmp_path / f"killed{kill}"
+        fit(folder, kill=kill, in_epoch=not_at_first, **options)
+        found, resumed_at, said = fit(folder, in_epoch=not_at_first, **options)
+        assert (found, resumed_at, said) == (whole, at, [])
+
+
+def not_at_first(trainer, done):
+    return trainer.current_epoch > 0
+
+
+def test_a_checkpoint_that_waits_says_why(tmp_path):
+    kind = of_names("Filled")[0]
+    fit(tmp_path, data_of(kind), Small, kill=8, in_epoch=not_at_first)
+    assert "Filled.made is first set as data are read: a checkpoint waits until it has stayed" in (
+        tmp_path / "refused.txt"
+    ).read_text(encoding="utf-8")
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("minutes", [1000, 0])
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("is_of_validation", [False, True], ids=["training", "validation"])
 @pytest.mark.parametrize("kind", CACHES, ids=called(CACHES))
-def test_each_cache_is_resumed(tmp_path, kind, is_of_validation, workers, minutes):
+def test_each_cache_is_resumed(tmp_path, kind, is_of_validation, workers):
     data = data_of(kind, is_of_validation=is_of_validation, workers=workers)
-    at, batches = ([7], 1) if minutes else ([5], 9)
-    options = {"data": data, "module": MovedByValidation, "minutes": minutes}
-    assert_resumed(tmp_path, at, kills=[8], every_batches=batches, **options)
+    options = {"data": data, "module": MovedByValidation, "max_epochs": 4}
+    assert_resumed(tmp_path, [3, 12], kills=[4, 13], **options)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("is_of_validation", [False, True], ids=["training", "validation"])
+@pytest.mark.parametrize("kind", CACHES, ids=called(CACHES))
+def test_each_cache_is_resumed_where_an_epoch_starts(tmp_path, kind, is_of_validation):
+    data = data_of(kind, is_of_validation=is_of_validation)
+    options = {"data": data, "module": MovedByValidation, "minutes": 0, "max_epochs": 4}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
 
 
 def never_wrong(folder, kind, *, kill, minutes=1000, is_noted=True, **where):
     """Resume a killed training; return whether it came to the bits of an uninterrupted one."""
     options = {"data": data_of(kind, **where), "module": MovedByValidation, "minutes": minutes}
+    options["max_epochs"] = 3
     if minutes:
         options["in_epoch"] = every(1)
     whole, _, _ = fit(folder / "whole", **{**options, "in_epoch": None, "minutes": 1000})
@@ -120,7 +157,7 @@ def test_state_that_is_made_late_and_moves_is_never_resumed_otherwise(tmp_path, 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "unnoted"])
-@pytest.mark.parametrize(("kill", "minutes"), [(2, 1000), (3, 1000), (7, 1000), (7, 0)])
+@pytest.mark.parametrize(("kill", "minutes"), [(3, 1000), (7, 1000), (7, 0), (12, 1000), (12, 0)])
 @pytest.mark.parametrize("is_of_validation", [False, True], ids=["training", "validation"])
 @pytest.mark.parametrize("kind", MOVING, ids=called(MOVING))
 def test_no_state_is_resumed_otherwise(tmp_path, kind, is_of_validation, kill, minutes, is_noted):
@@ -137,7 +174,7 @@ def test_nor_is_any_that_data_workers_have(tmp_path, kind, kill):
 
 def test_a_cache_whose_first_batch_was_not_noted_is_not_resumed(tmp_path):
     """Nobody could tell whether the first mini-batch was made by it as it had been."""
-    assert not never_wrong(tmp_path, late_data.Lazy, kill=4, is_noted=False)
+    assert not never_wrong(tmp_path, late_data.Lazy, kill=6, minutes=0, is_noted=False)
 
 
 def test_what_moves_behind_the_first_look_is_refused_by_name(tmp_path):
@@ -163,7 +200,7 @@ class ReadsWeights(late_data.Lazy):
 
 
 def test_what_others_set_in_data_under_way_is_refused_with_a_cure(tmp_path):
-    _, _, (said,) = fit(tmp_path, data_of(ReadsWeights), Weighted, minutes=0, max_epochs=3)
+    _, _, (said, *_) = fit(tmp_path, data_of(ReadsWeights), Weighted, minutes=0, max_epochs=3)
     assert "ReadsWeights.weights changes while the training runs" in said
     assert "not seen to be by `self.weights = ...`" in said
 

@@ -6,8 +6,8 @@ is not. So what has come into the place of nothing (of None, of an empty contain
 None) has to stay what it is from the first look on, is written into checkpoints, and is compared
 with what the resumed training has made.
 
-Proven is what has stayed the same through a whole pass over its data. Of what is not the first
-batch behind the checkpoint has to show it, or the first epoch, which is read again as a whole.
+Proven is what has stayed the same through a whole pass over its data. What is not has to be there
+again at the first batch behind the checkpoint, or where the first epoch has been read again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint.late_compared import first_other, lacks, with_more
+from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late, is_blank
 from twinrun.checkpoint.late_places import Place, places
 from twinrun.checkpoint.refusals import loaders_of
@@ -52,6 +52,7 @@ class LateAttributes:
         self._since: dict[str, int] = {}
         self._trained = 0  # parts of the training loaders, which come first
         self._proven: set[str] = set()
+        self._grown: set[str] = set()  # filled entry by entry
         self._restored: dict[str, Content] = {}  # of the checkpoint that is resumed
         self._awaited: dict[str, Content] = {}  # of these at the first batch
 
@@ -134,6 +135,7 @@ class LateAttributes:
         found, refused = self.look(trainer)
         if (other := first_other(self.known, found)) is not None:
             self._moved = f"{_called(other)} {_WHY}, {_ANEW}"
+        self._grown |= self.known.keys() & more_than(self.known, found).keys()
         self.known, self._last = with_more(self.known, found), found
         for key in found:
             kind = self._is_of_training(key)
@@ -172,7 +174,7 @@ class LateAttributes:
         for key in sorted(open_):
             is_of_training, name = self._is_of_training(key), key.rpartition(".")[2]
             # The first batch behind a checkpoint need not make all of these again.
-            is_part = isinstance(self._last[key], dict) or names.count(name) > 1
+            is_part = key in self._grown or names.count(name) > 1
             is_read_again = is_first_epoch and not self._passes[False]
             if not is_of_training or (is_part and not is_read_again):
                 what = "epoch" if is_of_training else "validation behind that in which it was made"
@@ -205,13 +207,16 @@ class LateAttributes:
         found, _ = self.look(trainer)
         self.known = with_more(self._restored, found)
         unproven = {k: content for k, content in self._restored.items() if k not in self._proven}
-        if is_first_epoch:
-            other = first_other(unproven, found) or lacks(found, unproven)
-            return None if other is None else f"{_called(other)} {_UNLIKE}"
-        self._awaited = unproven
-        if unproven and not is_compared:
-            name = _called(next(iter(unproven)))
-            return f"{name} {_KILLED} the checkpoint, which shows whether it is made anew as it was"
+        self._awaited = {} if is_first_epoch else unproven
+        other = first_other(self._restored, found) or (
+            lacks(found, unproven) if is_first_epoch else None
+        )
+        if other is not None:
+            return f"{_called(other)} {_UNLIKE}"
+        # What is made only now may also draw random numbers.
+        if (other := lacks(found, self._restored)) is not None and not is_compared:
+            what = "the checkpoint, which shows whether it is made anew as it was"
+            return f"{_called(other)} {_KILLED} {what}"
         return None
 
     def unlike(self, trainer: pl.Trainer, *, is_at_first_batch: bool = False) -> str | None:

@@ -108,7 +108,9 @@ def is_data(value: object) -> bool:
     is_seen = isinstance(value, (torch.Tensor, np.ndarray, torch.nn.Module, *NUMBERS, *GENERATORS))
     if is_seen or is_container(value) or type(value) in KINDS or is_table(value):
         return True
-    if is_users(type(value).__module__) or holds_for_users(value) or isinstance(value, _NO_DATA):
+    if isinstance(value, (*_NO_DATA, functools.partial)) or type(value).__module__ == "builtins":
+        return True
+    if is_users(type(value).__module__) or holds_for_users(value):
         return True
     # What has no attributes is of a compiled library.
     is_open = isinstance(value, Mapping | io.IOBase)

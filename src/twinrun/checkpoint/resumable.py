@@ -71,9 +71,8 @@ class Resumable(pl.Callback):
         self._together = together or Alone()
         self._folder = Folder(folder, identity or {}, say, self._together)
         self._minutes, self._in_epoch, self._say = minutes, in_epoch, say
-        self._is_refused = False
         self._not_in_epoch: str | None = None
-        self._written = time.monotonic()
+        self._is_refused, self._written = False, time.monotonic()
         self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
