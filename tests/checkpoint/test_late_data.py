@@ -212,6 +212,44 @@ def test_a_cursor_that_is_kept_is_refused_with_a_cure(tmp_path):
     assert "`__getitem__` may make one" in said[0]
 
 
+class Seedable(torch.utils.data.RandomSampler):
+    """As one in wide use: makes a generator as it is first read, which epochs seed."""
+
+    epoch = 0
+
+    def __iter__(self):
+        if self.generator is None:
+            self.generator = torch.Generator()
+        self.generator.manual_seed(self.epoch + 1)
+        yield from super().__iter__()
+        self.set_epoch(self.epoch + 1)
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+def seeded(kind, **options):
+    class Seeded(Points):
+        def train_dataloader(self):
+            sampler = kind(self.inputs, **{k: make() for k, make in options.items()})
+            return self._loader(sampler=sampler)
+
+    return Seeded
+
+
+@pytest.mark.parametrize("module", [__name__, "torch.utils.data.sampler"], ids=["own", "library"])
+def test_a_generator_that_a_sampler_makes_late_is_refused_and_one_it_is_given_is_not(
+    tmp_path, module
+):
+    """Red before: a checkpoint was written, and each resume of it failed."""
+    kind = type("Seedable", (Seedable,), {"__module__": module})
+    _, _, (said, *_) = fit(tmp_path / "late", seeded(kind), Small, in_epoch=every(1))
+    assert "Seedable.generator" in said
+    assert "random number generator" in said
+    options = {"data": seeded(kind, generator=torch.Generator), "module": Small}
+    assert_resumed(tmp_path, [3, 8], kills=[4, 9], **options)
+
+
 def content(value, *, is_filled=False):
     return content_of_late(value, {}, is_filled=is_filled)
 

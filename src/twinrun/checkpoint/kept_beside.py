@@ -1,9 +1,10 @@
 """What a training keeps beside a checkpoint, where an epoch starts, and what of it has changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import pytorch_lightning as pl
+import torch
 
 from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.data_attributes import of_data
@@ -17,7 +18,7 @@ from twinrun.checkpoint.plain_attributes import (
     keys_changed,
     states_of_attributes,
 )
-from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.refusals import generators_of, loaders_of, samplers_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import (
     moved,
@@ -56,6 +57,7 @@ class KeptBeside:
         self._late = late
         # By their places: those of training come first.
         self.parts = parts_of(training_loaders(trainer))
+        self.generators = list(map(id, generators_of(loaders)))
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
         self.positions = possible_positions(loaders, told_alone(loaders))
@@ -118,6 +120,19 @@ class KeptBeside:
         name = min(found).rpartition(" ")[2]
         return f"{name} is not as it was, though it had not changed before the stop"
 
+    def _generators_made(self, trainer: pl.Trainer) -> Iterator[str]:
+        """Name those of loaders and samplers that were made under way: a resumed one has none."""
+        loaders = loaders_of(trainer)
+        if len(generators_of(loaders)) <= len(self.generators):
+            return
+        for owner in (owner for loader in loaders for owner in (loader, *samplers_of(loader))):
+            made = getattr(owner, "generator", None)
+            if isinstance(made, torch.Generator) and id(made) not in self.generators:
+                yield (
+                    f"{type(owner).__name__}.generator is a random number generator that is made "
+                    f"under way, which no checkpoint holds (it may be given one from the first on)"
+                )
+
     def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""
         now = KeptBeside(trainer, self._late)
@@ -128,6 +143,7 @@ class KeptBeside:
             *moved(self.positions, now.positions),
             *refused,
             *self._late.changed(trainer),
+            *self._generators_made(trainer),
             *self.structure.changed(now.structure),
             *reordered(self.orders, now.orders),
             *changed_switches(self.switches, now.switches),

@@ -40,7 +40,7 @@ from twinrun.pandas_values import is_table
 Content: TypeAlias = str | dict[str, str]
 """Of an attribute; by hashes of keys what is filled entry by entry; "" of a handle."""
 
-MOST_ENTRIES = 1 << 15  # that are written down of what is filled, chosen by hashes of their keys
+MOST_ENTRIES = 1 << 14  # that are written down of what is filled, chosen by hashes of their keys
 MOST_PLAIN = 1 << 20  # entries of a list of plain values, all of which are looked at
 MOST_LISTED = 1 << 12  # entries of another list, evenly spaced
 MOST_WHOLE = 64  # entries, of each of which an array is looked at in full
@@ -152,6 +152,8 @@ def _written(value: Any, deeper: int, seen: dict[int, object], *, is_whole: bool
         UnseenError: if it moves where nobody can see it.
     """
     kind = type(value)
+    if kind in (torch.Tensor, np.ndarray):  # of most entries; memory that is mapped is a class
+        return _of_array(value, is_whole=is_whole)
     if kind in KINDS or isinstance(value, NUMBERS):
         return f"{kind.__name__} {value!r}"
     if is_faceless(value):
