@@ -20,7 +20,7 @@ class BesideLightning:
         *,
         around_loaders: Callable[[], AbstractContextManager[None]],
         before_iterator: Callable[[], None],
-        before_validation: Callable[[], None],
+        around_validation: Callable[[Callable[[], None], Any], None],
         after_iterator: Callable[[], None],
         after_start: Callable[[Any], None],
     ) -> None:
@@ -30,7 +30,7 @@ class BesideLightning:
             trainer: of the training.
             around_loaders: in its context training loaders are made.
             before_iterator: called just before the iterator of an epoch is made.
-            before_validation: called just before those of a validation are made.
+            around_validation: is given what makes those of a validation, and Lightning's loop.
             after_iterator: called just after the one is made that new loaders begin with.
             after_start: called with Lightning's fetcher before the first batch is fetched from it.
         """
@@ -58,8 +58,7 @@ class BesideLightning:
             after_start(data_fetcher)
 
         def begin_validation() -> None:
-            before_validation()
-            reset()
+            around_validation(reset, epoch.val_loop)
 
         # Attributes of these objects, which Python finds before the methods of their class.
         vars(fit)["_load_combined_loader_states"] = load_states

@@ -10,10 +10,11 @@ Proven is what has stayed the same through a whole pass over its data. What is n
 again at the first batch behind the checkpoint, or where the first epoch has been read again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
+from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late, is_blank
@@ -21,7 +22,8 @@ from twinrun.checkpoint.late_places import Place, places
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
-from twinrun.checkpoint.users_code import is_computed_once
+from twinrun.checkpoint.users_code import is_computed_once, is_users
+from twinrun.checkpoint.validated_batches import ValidatedBatches
 from twinrun.containers import is_container, size_of
 
 _WHY = "changes while the training runs, and no checkpoint holds it"
@@ -53,6 +55,7 @@ class LateAttributes:
         self._trained = 0  # parts of the training loaders, which come first
         self._proven: set[str] = set()
         self._grown: set[str] = set()  # filled entry by entry
+        self._validated = ValidatedBatches()
         self._restored: dict[str, Content] = {}  # of the checkpoint that is resumed
         self._awaited: dict[str, Content] = {}  # of these at the first batch
 
@@ -135,11 +138,15 @@ class LateAttributes:
         found, refused = self.look(trainer)
         if (other := first_other(self.known, found)) is not None:
             self._moved = f"{_called(other)} {_WHY}, {_ANEW}"
-        self._grown |= self.known.keys() & more_than(self.known, found).keys()
+        grown = self.known.keys() & more_than(self.known, found).keys()
+        self._grown |= grown
         self.known, self._last = with_more(self.known, found), found
         for key in found:
             kind = self._is_of_training(key)
-            self._since.setdefault(key, self._passes[kind] + (kind is not is_at_end_of))
+            is_new = key not in self._since or key in grown
+            # What comes of a first reading must not be another than what is read later.
+            if is_new or (is_at_end_of is False and not kind and not self._validated.are_same):
+                self._since[key] = self._passes[kind] + (kind is not is_at_end_of)
             if self._passes[kind] > self._since[key] and self._moved is None:
                 self._proven.add(key)
         return refused
@@ -151,6 +158,22 @@ class LateAttributes:
         """Look where the first training batch has come."""
         if not self._last and not self._passes[True]:
             self._note(trainer)
+
+    def watch(
+        self, trainer: pl.Trainer, fetcher: Any, fingerprint: Callable[[object], int]
+    ) -> None:
+        """Look at what is validated from now on, while it may be unproven.
+
+        Args:
+            trainer: of the training.
+            fetcher: of validation batches, which has begun.
+            fingerprint: of a batch.
+        """
+        parts = parts_of(tree_leaves(trainer.val_dataloaders))
+        is_own = any(is_users(type(part).__module__) for part in parts)
+        is_open = self._passes[False] <= _PASSES or self.known.keys() - self._proven
+        if is_own and is_open and getattr(fetcher, "iterator", None) is not None:
+            self._validated.watch(fetcher, fingerprint)
 
     def has_passed(self, trainer: pl.Trainer, *, is_of_training: bool) -> None:
         """Look where all training data have been read, or validated, until all is proven."""
@@ -177,7 +200,7 @@ class LateAttributes:
             is_part = key in self._grown or names.count(name) > 1
             is_read_again = is_first_epoch and not self._passes[False]
             if not is_of_training or (is_part and not is_read_again):
-                what = "epoch" if is_of_training else "validation behind that in which it was made"
+                what = "epoch" if is_of_training else "validation more, of the same mini-batches"
                 return f"{_called(key)} {_WAITS} {what}"
         return None
 

@@ -107,7 +107,7 @@ class Resumable(pl.Callback):
             lambda: self._before_batch(trainer),
             lambda: self._go_on(trainer, pl_module),
             lambda: self._making.noting(trainer, self._restored),
-            lambda: self._first_batch.late.begin(trainer),
+            self._first_batch.late,
             is_watched=self._left is not None,
             together=self._together,
         )
