@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import MOST_ENTRIES, UnseenError, content_of_late
 from twinrun.checkpoint.late_filling import filled_by
-from twinrun.checkpoint.late_places import READING
 from twinrun.checkpoint.resumable import Resumable
+from twinrun.checkpoint.users_attributes import READING
 from twinrun.errors import TwinrunError
 
 

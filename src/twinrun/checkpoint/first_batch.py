@@ -68,7 +68,8 @@ class FirstBatch:
     def state(self, trainer: pl.Trainer) -> dict[str, Any]:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
-        return {**kept, "shared": self.parted.groups(trainer), "late": self.late.state()}
+        beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
+        return {**kept, "beside": beside}
 
     def resumed(
         self, trainer: pl.Trainer, state: Mapping[str, Any], before: KeptBeside | None = None

@@ -18,10 +18,10 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late, is_blank
-from twinrun.checkpoint.late_places import Place, places
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
 from twinrun.checkpoint.users_code import is_computed_once, is_users
 from twinrun.checkpoint.validated_batches import ValidatedBatches
 from twinrun.containers import is_container, size_of
@@ -44,7 +44,7 @@ class LateAttributes:
         self._owners: dict[int, object] = {}  # kept, so that no others get their numbers
         self._there: set[tuple[int, str]] = set()
         self._of_none: set[tuple[int, str]] = set()  # lists
-        self._places: dict[str, int] = {}  # and who has them
+        self._held_by: dict[str, int] = {}  # and who has them
         self.known: dict[str, Content] = {}
         """What has been seen of each."""
         self._last: dict[str, Content] = {}  # look
@@ -68,20 +68,20 @@ class LateAttributes:
         known, late = self._owners, tuple[str, ...]()
         # Those of an epoch whose loaders are made anew are let go.
         self._owners = {id(part): part for part in parts if part is not None}
-        for called, place in places(trainer, loaders):
-            key = id(place.owner), place.name
+        for called, each in users_attributes(trainer, loaders):
+            key = id(each.owner), each.name
             if called.startswith(late):
                 continue
             if key[0] in known and key not in self._there:
-                late += () if is_blank(place.value) else (f"{called}.", f"{called}[")
-            self._owners[key[0]] = place.owner
-            if self._places.setdefault(called, key[0]) != key[0]:
-                self._places[called] = key[0]
+                late += () if is_blank(each.value) else (f"{called}.", f"{called}[")
+            self._owners[key[0]] = each.owner
+            if self._held_by.setdefault(called, key[0]) != key[0]:
+                self._held_by[called] = key[0]
                 for seen in (self.known, self._since, self._restored, self._awaited):
                     seen.pop(called, None)
                 self._proven.discard(called)
             if key[0] not in known:
-                self._has(key, place.value)
+                self._has(key, each.value)
 
     def _has(self, key: tuple[int, str], value: Any) -> None:
         self._there.discard(key)
@@ -91,18 +91,18 @@ class LateAttributes:
         elif is_container(value) and size_of(value):
             self._of_none.add(key)
 
-    def _late(self, trainer: pl.Trainer) -> Iterator[tuple[str, Place]]:
-        for called, place in places(trainer, loaders_of(trainer)):
-            key = id(place.owner), place.name
-            if key[0] in self._owners and key not in self._there and not is_blank(place.value):
-                yield called, place
+    def _late(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute]]:
+        for called, each in users_attributes(trainer, loaders_of(trainer)):
+            key = id(each.owner), each.name
+            if key[0] in self._owners and key not in self._there and not is_blank(each.value):
+                yield called, each
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, by the identity of its owner."""
         return {
-            (id(place.owner), place.name)
-            for _, place in self._late(trainer)
-            if not is_computed_once(place.owner, place.name)
+            (id(each.owner), each.name)
+            for _, each in self._late(trainer)
+            if not is_computed_once(each.owner, each.name)
         }
 
     def look(self, trainer: pl.Trainer) -> tuple[dict[str, Content], list[str]]:
@@ -110,11 +110,11 @@ class LateAttributes:
         found: dict[str, Content] = {}
         refused = []
         self._trained = len(parts_of(training_loaders(trainer)))
-        for called, place in self._late(trainer):
+        for called, each in self._late(trainer):
             name = _called(called)
             try:
-                is_of_none = (id(place.owner), place.name) in self._of_none
-                content = content_of_late(place.value, self._owners, is_filled=is_of_none)
+                is_of_none = (id(each.owner), each.name) in self._of_none
+                content = content_of_late(each.value, self._owners, is_filled=is_of_none)
             except UnseenError as error:
                 refused.append(f"{name} is first set as data are read, and {error}")
                 continue
@@ -122,8 +122,8 @@ class LateAttributes:
                 why = f"cannot be looked at ({type(error).__name__})"
                 refused.append(f"{name} {why}, and it may change while the training runs")
                 continue
-            if content and not place.is_filled:
-                unset = _UNSET.replace("self.x", f"self.{place.name}")
+            if content and not each.is_filled:
+                unset = _UNSET.replace("self.x", f"self.{each.name}")
                 refused.append(f"{name} {_WHY} ({unset} {_CURE})")
             found[called] = content
         return found, refused

@@ -25,7 +25,7 @@ _MAKING += ("on_after_batch_transfer", "transfer_batch_to_device")
 _OF_DATA = frozenset({*vars(pl.LightningDataModule()), "_hparams_initial"})
 
 
-class Place(NamedTuple):
+class UsersAttribute(NamedTuple):
     """An attribute of a user's own dataset, sampler or helper."""
 
     owner: object
@@ -38,7 +38,9 @@ class Place(NamedTuple):
     """Whether code of its owner that reads data sets or fills it."""
 
 
-def places(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str, Place]]:
+def users_attributes(
+    trainer: pl.Trainer, loaders: Sequence[object]
+) -> Iterator[tuple[str, UsersAttribute]]:
     """Yield the attributes of a user's own data module, loaders, samplers, datasets and helpers.
 
     By where they lie, as another process would call it. What says itself where it is is left to its
@@ -62,7 +64,7 @@ def places(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str
 
 def _of_owner(
     owner: object, called: str, reading: set[str], deeper: int, seen: set[int]
-) -> Iterator[tuple[str, Place]]:
+) -> Iterator[tuple[str, UsersAttribute]]:
     if id(owner) in seen:
         return
     seen.add(id(owner))
@@ -70,11 +72,13 @@ def _of_owner(
     filled, named = filled_by(type(owner), frozenset(reading))
     for name, value in attributes_seen(owner).items():
         # The numbers of a stream are positions.
-        is_place = is_stream(owner) and isinstance(value, (*PLAIN, *NUMBERS)) and value is not None
-        if name in told or is_place:
+        is_position = (
+            is_stream(owner) and isinstance(value, (*PLAIN, *NUMBERS)) and value is not None
+        )
+        if name in told or is_position:
             continue
         is_filled = name in filled or is_computed_once(owner, name)
-        yield f"{called}.{name}", Place(owner, name, value, is_filled)
+        yield f"{called}.{name}", UsersAttribute(owner, name, value, is_filled)
         if name not in WRAPPED:
             yield from _inside(
                 value, f"{called}.{name}", {*READING, *reading, *named}, deeper - 1, seen
@@ -83,7 +87,7 @@ def _of_owner(
 
 def _inside(
     value: object, called: str, reading: set[str], deeper: int, seen: set[int]
-) -> Iterator[tuple[str, Place]]:
+) -> Iterator[tuple[str, UsersAttribute]]:
     """Seek helpers in a value."""
     if not deeper or value is None or is_faceless(value):
         return
