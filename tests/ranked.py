@@ -26,7 +26,7 @@ OF_TRIAL = {
     "predictions_sha256": None,
     "predicted_on": None,
     "tested": {},
-    "begun": {"weights": None, "batches": None},
+    "begun": dict.fromkeys(["weights", "batches", "random", "random_after"]),
     "doubts": [],
     "resumed_at": [],
 }
@@ -48,7 +48,8 @@ def ranking(
 
     Args:
         still: the names of those whose weights no seed moves.
-        begun: by name, which of `weights` and `batches` no seed moves as it begins.
+        begun: by name, which of `weights`, `batches`, `random` and `random_after` no seed moves as
+            it begins.
     """
     trials = [
         {
@@ -70,7 +71,7 @@ def ranking(
             "tested": {},
             "begun": {
                 part: f"{name}{'' if part in (begun or {}).get(name, ()) else seed}"
-                for part in ("weights", "batches")
+                for part in ("weights", "batches", "random", "random_after")
             },
         }
         for name, of in values.items()

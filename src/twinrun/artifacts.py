@@ -202,15 +202,19 @@ def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
         np.savez(temporary, **arrays)  # pyrefly: ignore[bad-argument-type]
 
 
-def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
+def read_arrays(path: str | Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     """Read an .npz.
+
+    Args:
+        path: of the file.
+        names: of the arrays to read, as far as they are there; None for all.
 
     Raises:
         JobError: if the file is no .npz or holds pickled objects, which could run any code.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+            return dict(file) if names is None else {n: file[n] for n in names if n in file}
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy each raise their own kinds

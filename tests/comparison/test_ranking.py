@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -28,7 +29,7 @@ PLANTED = {
     0.6: 0.7,
 }
 
-BESIDE = ("epochs.csv", "steps.csv", "predictions.safetensors")
+BESIDE = ("epochs.csv", "steps.csv", "fingerprints.npz", "predictions.safetensors")
 
 
 def vouch(run, manifest):
@@ -64,9 +65,23 @@ def write_trial(
     table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
     artifacts.write_csv(run.with_name("epochs.csv"), table)
     write_tensors(run.with_name("predictions.safetensors"), {})
+    states = {name: begun.pop(name) for name in ("random", "kept") if name in begun}
+    write_states(run, **{"random": (seed, seed, 100 + seed)} | states)
     write_steps(run, **{"before": f"{seed:02}", "batches": (f"1{seed}", "0c")} | begun)
     vouch(run, manifest)
     return run
+
+
+def write_states(run, *, random, kept=(1, 2)):
+    """RNG states of Python and torch before each step, and of torch behind it."""
+    python, torch_, after = random
+    states = {
+        "random": [[python, torch_]] * len(kept),
+        "random_after": [[python, after]] * len(kept),
+    }
+    arrays = {name: np.array(of, dtype=np.uint64) for name, of in states.items()}
+    names = {"rng_state_names": np.array(["python", "torch"]), "detail_steps": np.array(kept)}
+    artifacts.write_arrays(run.with_name("fingerprints.npz"), arrays | names)
 
 
 def write_steps(run, *, before, batches, first=1, epoch=1):
@@ -109,11 +124,29 @@ def test_what_a_trial_begins_with_is_read(tmp_path):
     assert len({*batches.values()}) == 4
 
 
+def test_the_rng_states_of_torch_are_read_apart_from_those_of_others(tmp_path):
+    """A module that seeds torch, and draws noise from NumPy's generator, is met by them alone."""
+    planted = {
+        0.1: {},
+        0.2: {"random": (9, 1, 101)},  # Python's alone is another one
+        0.3: {"random": (1, 9, 101)},  # torch is seeded in the step
+        0.4: {"kept": (10, 20)},
+        0.5: {"kept": ()},  # `per_tensor: 0`
+    }
+    runs = [write_trial(tmp_path, rate, 0.5, **begun) for rate, begun in planted.items()]
+    found = {t["point"]["lr"]: t["begun"] for t in ranked(tmp_path, runs)["trials"]}
+    states = {rate: (begun["random"], begun["random_after"]) for rate, begun in found.items()}
+    assert states[0.1] == states[0.2] != states[0.3]
+    assert states[0.1][1] == states[0.3][1] is not None
+    assert states[0.4] == states[0.5] == (None, None)
+
+
 def test_batches_that_nobody_looks_into_are_not_known(tmp_path):
     run = write_trial(tmp_path, 0.1, 0.5)
     vouch(run, artifacts.read_json(run) | {"not_fingerprinted": ["Opaque"]})
     (trial,) = ranked(tmp_path, [run])["trials"]
-    assert trial["begun"] == {"weights": "0100", "batches": None}
+    assert trial["begun"]["weights"] == "0100"
+    assert trial["begun"]["batches"] is None
 
 
 def hashes_of(digest):

@@ -19,6 +19,8 @@ from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_se
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
 from twinrun.report.worths import worth_of, worths
+from twinrun.verdicts import noise
+from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.noise import clause, ground, luck, outliers_of
 
 ROOT = Path(__file__).parents[2]
@@ -238,6 +240,88 @@ def test_a_floor_says_of_how_many_seeds_it_is_and_is_none_where_the_reference_di
     assert luck(of).endswith("are luck (by 5 of 7 seeds: 2 gave it no number)")
     found["runs"][0] = diverged("reference", "seed 1", scores=0.0)
     assert floors(found) == []
+
+
+FEW = {"reference": [0.5], "perturbation": [0.5], "seed": [0.25, 0.71]}
+
+
+@pytest.mark.parametrize(
+    ("values", "samples", "said"),
+    [
+        # Red before: "differences of accuracy below 1.4 are luck", and that of a share.
+        (
+            FEW,
+            [],
+            "3 seeds tell no difference of accuracy below 1.4 from luck, and none of their values "
+            "is as large (0.710 at most): list more under noise.seeds",
+        ),
+        (
+            FEW,
+            [100],
+            "3 seeds tell no difference of accuracy from luck: it would have to be 1.4, and of a "
+            "share of samples none is above 1: list more under noise.seeds",
+        ),
+        # No number of seeds tells so little apart: of such no more are asked for.
+        (
+            {"reference": [-0.1], "perturbation": [0.0], "seed": [0.1] * 5 + [-0.1] * 4},
+            [],
+            "10 seeds tell no difference of accuracy below 0.34 from luck, and none of their "
+            "values is as large (0.100 at most)",
+        ),
+        (
+            {"reference": [-3.0], "perturbation": [0.0], "seed": [-3.1, -2.95]},
+            [],
+            "differences of accuracy below 0.46 are luck",
+        ),
+    ],
+)
+def test_no_difference_is_called_luck_that_is_larger_than_any_value(values, samples, said):
+    found = table(accuracy=values, rounding=[0.39], seeds=[0.6] * len(values["seed"]))
+    found["samples"] = samples
+    (of,) = floors(found)
+    assert luck(of) == f"with one run a side, {said}"
+
+
+def begun(**moved):
+    """What runs begin with, of which no seed moves anything but this."""
+    return {"weights": "a", "batches": "b", "random": "c", "random_after": "d"} | moved
+
+
+@pytest.mark.parametrize(
+    ("moved", "said"),
+    [
+        (["weights", "batches", "random", "random_after"], None),
+        (
+            ["random", "random_after"],
+            "no seed moves the initial weights and the first batches, whose luck is not counted",
+        ),
+        (["weights", "batches", "random"], "no seed moves torch's RNG state, whose luck is"),
+        (
+            [],
+            "no seed moves the initial weights, the first batches and torch's RNG state (the "
+            "module may seed itself), whose luck is not counted",
+        ),
+    ],
+)
+def test_what_no_seed_moves_of_a_beginning_is_said_of_the_luck_of_seeds(moved, said):
+    """Red before: nothing was said of a module that has the same weights from each seed."""
+    far = run("change", "far", accuracy=0.5, scores=0.99, parameters=9.0)
+    found = table(far, seeds=[*SEEDS, 0.69], accuracy=ACCURACY | {"seed": [0.9, 0.91, 0.92, 0.2]})
+    for number, each in enumerate(found["runs"]):
+        if each["kind"] in ("reference", "seed"):
+            each["begun"] = begun(**dict.fromkeys(moved, f"{number}"))
+    rows = {r["answer"] if r["key"] == "worth" else r["key"]: r for r in noise_rows(found)}
+    for key in ("seed_or_rounding", "lucky_seed", "more than another seed"):
+        assert ("no seed moves" in rows[key]["measured"]) == (said is not None), key
+        assert (said or "") in rows[key]["measured"]
+    # Of runs whose first step was not traced nobody knows.
+    for each in found["runs"]:
+        each.pop("begun", None)
+    assert "no seed moves" not in ground(found, scale_of(found))
+
+
+def noise_rows(found):
+    return noise.verdicts(Evidence(path="x", found=found))
 
 
 def test_a_change_without_a_prediction_is_not_comparable():

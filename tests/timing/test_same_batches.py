@@ -9,7 +9,7 @@ from example_trainings import VARIANT
 
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.timing.initial_state import InitialState
-from twinrun.timing.rounds import Measured
+from twinrun.timing.measured import Measured
 from twinrun.timing.same_batches import judged_once
 
 

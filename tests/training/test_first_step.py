@@ -127,6 +127,23 @@ def test_a_validation_is_no_part_of_a_step(monkeypatch, told, steps):
     assert (sizes["later_step_seconds"] or 0.0) < 0.15 < sizes["validation_seconds"]
 
 
+class Unfreezing(Small):
+    def __init__(self):
+        super().__init__()
+        self.hidden.requires_grad_(requires_grad=False)
+
+    def on_validation_epoch_end(self):
+        self.hidden.requires_grad_()
+
+
+def test_the_parameters_that_the_first_step_trains_are_counted():
+    """Red before: those that are trained behind the first validation, of a frozen network."""
+    clock, module = BatchClock(), Unfreezing()
+    step = FirstStep(clock=clock)
+    fitted(module, clock, step)
+    assert sizes_of(module, step, clock, LoaderProcesses())["parameters"] == 8 + 1
+
+
 class Loads(torch.utils.data.Dataset):
     """Takes its time for each sample."""
 

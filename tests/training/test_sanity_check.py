@@ -8,7 +8,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from small import Points, Small
-from torchmetrics import SumMetric
+from torchmetrics import MaxMetric, MeanMetric, MetricCollection, SumMetric
 
 from twinrun.training.sanity_check import SanityCheck
 
@@ -285,4 +285,156 @@ class SteppedByLightning(Validated):
 )
 def test_a_schedule_that_training_steps_is_not_named(module):
     assert notes_of(module, Points()) == []
+    assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
+
+
+class Unfreezing(Validated):
+    """Trains its first layer from the end of the first validation on."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden.requires_grad_(requires_grad=False)
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        self.hidden.requires_grad_()
+
+
+def test_what_validation_unfreezes_is_named_and_trains_otherwise():
+    """Red before: another network was trained than a script's, in silence."""
+    (note,) = notes_of(Unfreezing(), Points())
+    assert note.startswith("validation changes requires_grad of hidden.")
+    module = Unfreezing()
+    assert weights_of(module, Points(), 0) != weights_of(module, Points(), 2)
+
+
+class Best(Validated):
+    """Keeps the best value of validation, as the template of Lightning and Hydra does."""
+
+    def __init__(self, resets):
+        super().__init__()
+        self.resets, self.seen = resets, MeanMetric()
+        self.best, self.both = MaxMetric(), MetricCollection({"max": MaxMetric()})
+
+    def on_train_start(self):
+        if self.resets:
+            for metric in (self.best, self.both):
+                metric.reset()
+
+    def training_step(self, batch, index):
+        self.seen(batch[0].sum())
+        self.log("train_seen", self.seen, on_step=False, on_epoch=True)
+        return super().training_step(batch, index)
+
+    def validation_step(self, batch, index):
+        self.seen(batch[0].sum())
+        self.log("val_seen", self.seen, on_epoch=True)
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        self.best(1.0)
+        self.both(1.0)
+        self.log("best", self.best.compute())
+
+
+def test_metrics_that_are_reset_before_the_first_step_or_behind_a_validation_are_not_named():
+    """Red before: named, as if what the check leaves in them were there in the first step."""
+    assert notes_of(Best(resets=True), Points()) == []
+    (note,) = notes_of(Best(resets=False), Points())
+    assert "best.max_value" in note
+    assert "seen" not in note
+    assert MaxMetric.reset is SumMetric.reset, "as it was"
+
+
+class Counted(SumMetric):
+    """Has a number that `reset` leaves as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.updates = 0
+
+    def update(self, value):
+        self.updates += 1
+        super().update(value)
+
+
+class OwnMetric(Validated):
+    def __init__(self):
+        super().__init__()
+        self.metric = Counted()
+
+    def on_train_start(self):
+        self.metric.reset()
+
+
+def test_what_a_metric_keeps_beside_its_states_is_named():
+    (note,) = notes_of(OwnMetric(), Points())
+    assert note.startswith("validation changes metric.updates")
+
+
+class Setting(Validated):
+    """Sets in a hook what validation counts in; `kind` says how."""
+
+    def __init__(self, kind):
+        super().__init__("count")
+        self.how = kind
+
+    def on_train_start(self):
+        if self.how == "after a return":
+            return
+        self.count = 0
+
+
+class SettingAlways(Validated):
+    def on_train_start(self):
+        self.count = 0
+
+
+class SettingFromItself(Validated):
+    def on_train_start(self):
+        self.count = self.count + 1
+
+
+class SettingCallback(pl.Callback):
+    def __init__(self):
+        self.validated = 0
+
+    def on_train_start(self, trainer, pl_module):
+        self.validated = 0
+
+    def on_validation_end(self, trainer, pl_module):
+        self.validated += 1
+
+
+def test_what_is_set_anew_as_training_starts_is_not_named():
+    """Red before: named, as if what the check leaves in it were there in the first step."""
+    assert notes_of(SettingAlways("count"), Points(), callbacks=[SettingCallback()]) == []
+    module = SettingAlways("count")
+    assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
+    for kept in (Setting("after a return"), Setting("always"), SettingFromItself("count")):
+        (note,) = notes_of(kept, Points())
+        assert note.startswith("validation changes count:"), "it need not come to it"
+
+
+class ReadByItself(Validated):
+    """Keeps what only later validations ask for."""
+
+    def __init__(self):
+        super().__init__()
+        self.most = 0.0
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        self.most = max(self.most, 1.0)
+        self.log("most", self.most)
+
+
+def test_of_what_validation_alone_reads_it_is_not_said_that_training_is_otherwise():
+    """Red before: "training may be otherwise", of what a log alone shows."""
+    (note,) = notes_of(ReadByItself(), Points())
+    assert note.startswith(
+        "validation changes most, which no other code names: with a sanity check before the first "
+        "step what later validations log or do may be otherwise; "
+    )
+    module = ReadByItself()
     assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)

@@ -40,6 +40,47 @@ def test_tensors_that_cannot_be_compared(module, message):
     check_tensors(Small())
 
 
+class InPairs(Small):
+    """Multiplies by complex weights that it holds as pairs of real numbers."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.pairs = torch.nn.Parameter(torch.view_as_real(values).contiguous())
+
+    def forward(self, inputs):
+        spectrum = torch.fft.fft(inputs) * torch.view_as_complex(self.pairs)
+        return super().forward(torch.fft.ifft(spectrum).real)
+
+
+class Complex(Small):
+    """The same, as they are."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = torch.nn.Parameter(values)
+
+    def forward(self, inputs):
+        return super().forward(torch.fft.ifft(torch.fft.fft(inputs) * self.values).real)
+
+
+def test_the_cure_of_a_complex_parameter_is_named_and_trains_the_same():
+    """Red before: "keep it out of the module's parameters", of what is to be trained."""
+    values = torch.randn(4, dtype=torch.complex64)
+    with pytest.raises(TwinrunError, match=r"torch\.view_as_real .* torch\.view_as_complex of it"):
+        check_tensors(Complex(values.clone()))
+    trained = []
+    for kind in (Complex, InPairs):
+        pl.seed_everything(1, verbose=False)
+        module = kind(values.clone())
+        fit = trainer()
+        vars(fit)["callbacks"] = [c for c in fit.callbacks if not isinstance(c, Supported)]
+        fit.fit(module, Points())
+        trained.append(module)
+    assert not torch.equal(trained[0].values, values)
+    assert torch.equal(trained[0].values, torch.view_as_complex(trained[1].pairs))
+    check_tensors(trained[1])
+
+
 def test_the_page_names_each_type_that_is_refused():
     """Red before: unsigned integers were refused, and the page did not say so."""
     page = Path(__file__).parents[2].joinpath("docs/audit-your-module.md").read_text()

@@ -221,6 +221,25 @@ class TestTrainer:
         )
         assert row["measured"].startswith("slower, 20% more time: 1.20 times")
 
+    def test_what_was_compiled_in_the_rounds_is_said(self):
+        reason = "___check_type_id(self.metric._update_count), 7"
+        told = {"compiled": {"graphs": 12, "reason": reason}}
+        _, measured = cost(1.08, 1.06, 1.10, of_variant={**UNSTABLE, **told})
+        assert measured.endswith(
+            f", as much as the difference; torch compiled 12 graphs inside the clock of "
+            f"deterministic (in torch's words: {reason}), so its rounds are no time of steps alone"
+        )
+        steady = {"compiled": {"graphs": 1, "reason": None}}
+        _, measured = cost(1.08, 1.06, 1.10, of_baseline=steady)
+        assert "torch compiled 1 graph inside the clock of nondeterministic, so its" in measured
+
+    def test_the_reason_of_the_phase_in_question_comes_first(self):
+        row = {"variant": "x", "size": None, "phase": None, "reason": "no loader; it raises"}
+        row["reasons"] = {"predict": "no loader", "train": "it raises"}
+        found = timed(medians=[], ratios=[], skipped=[row])
+        assert only(speed.costs(found))["measured"] == "it raises; no loader"
+        assert only(speed.prediction_speeds(found))["measured"] == "no loader; it raises"
+
     def test_unstable_rounds_are_a_doubt_here_too(self):
         """Red at b8e0cc1: a flat yes."""
         found = self.trainer([self.overhead(None, 1.2, 1.1, 1.3)], **UNSTABLE)

@@ -14,8 +14,8 @@ from pytorch_lightning.callbacks import BaseFinetuning
 _OF_LIBRARIES = ("TORCH", "PYTORCH", "TRITON", "CUDA", "CUBLAS", "NCCL", "KMP", "KINETO", "TF_")
 _OF_LIBRARIES += ("TOKENIZERS_", "HF_", "WANDB_", "MLFLOW_", "GRPC_", "XLA_", "TWINRUN_", "LC_")
 # By torch's code generators, where they first compile: for a CPU (its own begins with `_`), an
-# Intel GPU and a TPU.
-_OF_LIBRARIES += ("_TORCH", "CPLUS_INCLUDE_PATH", "JAX_")
+# Intel GPU, a TPU and, from torch 2.15 on, an AMD GPU.
+_OF_LIBRARIES += ("_TORCH", "CPLUS_INCLUDE_PATH", "JAX_", "FLYDSL_")
 
 
 class Exchanged:

@@ -1,13 +1,17 @@
-"""What a run begins with: weights and first mini-batches, which its seed usually decides.
+"""What a run begins with: weights, first mini-batches, RNG states, which its seed usually decides.
 
-A module may seed itself in part: of seeds that move neither, the luck was not measured.
+A module may seed itself in part: of what no seed moves the luck was not measured.
 """
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
+import numpy as np
+
 from twinrun import artifacts
+from twinrun.comparison.kept_steps import row_of
 from twinrun.run_files import verified
 from twinrun.run_records import RunManifest
 
@@ -22,9 +26,15 @@ class Begun(TypedDict):
     """Fingerprints of parameters and buffers before the first step; None where nobody knows."""
     batches: str | None
     """Hash of the first mini-batches of its first epoch; None likewise."""
+    random: str | None
+    """Fingerprints of the states of torch's global generators as its first step starts; None
+    likewise."""
+    random_after: str | None
+    """The same as its first step ends: a module may seed torch in it."""
 
 
-UNKNOWN = Begun(weights=None, batches=None)
+UNKNOWN = Begun(weights=None, batches=None, random=None, random_after=None)
+_STATES = ("random", "random_after")
 
 
 def begun_with(run: Path, manifest: RunManifest) -> Begun:
@@ -35,7 +45,7 @@ def begun_with(run: Path, manifest: RunManifest) -> Begun:
         manifest: what that holds.
 
     Raises:
-        TwinrunError: if its steps.csv is missing, or is none.
+        TwinrunError: if its steps.csv or its fingerprints.npz is missing, or is none.
     """
     columns = ["step", "epoch", "before", "batch"]
     table = artifacts.read_csv(verified(run, "steps.csv"), columns, types=str, rows=MOST_BATCHES)
@@ -51,7 +61,23 @@ def begun_with(run: Path, manifest: RunManifest) -> Begun:
     buffers = table["buffers_before"][0] if "buffers_before" in table else ""
     before = first[0][0]
     batches = hashlib.sha256("".join(batch for _, batch in first).encode()).hexdigest()
+    # Not from the table: there one fingerprint is of Python's and NumPy's generators, too.
+    of = artifacts.read_arrays(
+        verified(run, "fingerprints.npz"), ("detail_steps", "rng_state_names", *_STATES)
+    )
     return Begun(
         weights=None if before == _OF_NONE else f"{before}{buffers}",
         batches=None if manifest["not_fingerprinted"] else batches,
+        random=_of_torch(of, "random"),
+        random_after=_of_torch(of, "random_after"),
     )
+
+
+def _of_torch(arrays: Mapping[str, np.ndarray], key: str) -> str | None:
+    """Return the states of torch's generators in step 1, those of GPUs included."""
+    row = row_of(arrays, "detail_steps", 1)
+    if row is None or key not in arrays or row >= len(arrays[key]):
+        return None
+    named = zip(arrays["rng_state_names"].tolist(), arrays[key][row].tolist(), strict=True)
+    found = [f"{state:016x}" for name, state in named if not name.startswith(("python", "numpy"))]
+    return "".join(found) or None

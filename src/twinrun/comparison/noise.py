@@ -16,6 +16,7 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.artifacts import StoredTensors
 from twinrun.comparison import outputs, predicted
+from twinrun.comparison.begun import begun_with
 from twinrun.comparison.distances import relative
 from twinrun.comparison.evaluated_data import OTHER_ROWS, OTHER_SAMPLES, Phase, other_phases
 from twinrun.comparison.formats import FLOAT32, UNIT_OF_DTYPE
@@ -224,7 +225,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
     is_equal = end == end_of(first.manifest)
     is_equal &= outputs.are_same(first.manifest["metrics"], run.manifest["metrics"])
     is_equal &= predicted.are_same(first.predictions, run.predictions)
-    return NoiseRun(
+    compared = NoiseRun(
         kind=listed["kind"],
         label=listed["label"],
         study=listed["study"],
@@ -239,6 +240,9 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         },
         not_finite=[name for name, value in lacking.items() if isinstance(value, float)],
     )
+    if listed["kind"] in ("reference", "seed"):
+        compared["begun"] = begun_with(run.path, run.manifest)
+    return compared
 
 
 def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
+from twinrun.comparison.begun import Begun
 from twinrun.config.rule_records import KindOnScale
 
 
@@ -46,6 +47,8 @@ class NoiseRun(TypedDict):
     """The steps after which it was resumed; absent of one that left no network."""
     not_finite: list[str]
     """Those of them that are NaN or infinite, where the reference has a number."""
+    begun: NotRequired[Begun]
+    """What the reference and other seeds began with; absent of all others."""
 
 
 class NoiseTable(TypedDict):

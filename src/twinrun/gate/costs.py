@@ -10,7 +10,7 @@ from twinrun.timing.ratio_words import interval_of_time
 from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.speed import instability
+from twinrun.verdicts.speed import unsteadiness
 
 LIMITS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 
@@ -50,7 +50,7 @@ def _costs_of(timing: TimingSummary, wanted: str) -> Iterator[Judged]:
         holds = LIMITS[sign](value, float(limit))
         printed = _beside_limit(value, sign, float(limit))
         why = f"{timing['workload']} {ratio['variant']}: {printed} ({interval_of_time(ratio)})"
-        why += instability(ratio, medians_behind(timing, ratio), noun="rounds")
+        why += unsteadiness(ratio, medians_behind(timing, ratio))
         yield "pass" if holds else "fail", why
 
 

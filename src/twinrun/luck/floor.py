@@ -19,6 +19,7 @@ from scipy.stats import chi2, t
 from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.luck.forecast import POWER, measured_deviations, power_with
+from twinrun.luck.stillness import Beginning, still_parts
 from twinrun.luck.student_t import LEVEL, critical, power
 from twinrun.luck.welch import Scatter, scatter, steps_between
 
@@ -65,13 +66,32 @@ class Floor:
     """The smallest difference that is told with a power of 0.8, by seeds a side."""
     outliers: Sequence[tuple[str, float, float]]
     """The seed that is an outlier among the others by Grubbs' test, its value and p."""
+    largest: float
+    """Of the values of the seeds the largest without its sign."""
+    still: Sequence[Beginning]
+    """What no seed moves of what a training begins with."""
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether no value is as large as what would be told from luck.
+
+        Whether two values can be so far apart nobody knows then: of few seeds t is large, and an
+        accuracy lies between 0 and 1.
+        """
+        return self.luck > self.largest
+
+    @property
+    def more_seeds_help(self) -> bool:
+        """Whether of many seeds that scatter alike it would be no more than a value may be."""
+        most = self.largest if self.samples is None else 1.0
+        return critical(math.inf) * math.sqrt(2) * self.seeds.value <= most
 
 
 def floors(table: NoiseTable) -> list[Floor]:
     """Return the noise floor of each metric that the reference and another seed have a value of."""
     metrics = [m["name"] for m in table["measures"] if m["kind"] == "metric"]
     trained = [run for run in table["runs"] if run["kind"] in ("reference", "seed")]
-    found = []
+    still, found = still_of(table), []
     for name in metrics:
         of_seeds = _values(table, name, ("reference", "seed"))
         of_rounding = _values(table, name, ("reference", "perturbation"))
@@ -98,9 +118,16 @@ def floors(table: NoiseTable) -> list[Floor]:
                 outliers=[(worst, of_seeds[worst], p * len(metrics))]
                 if is_outlier and p is not None
                 else [],
+                largest=max(map(abs, of_seeds.values())),
+                still=still,
             )
         )
     return found
+
+
+def still_of(table: NoiseTable) -> list[Beginning]:
+    """Name what neither the reference's seed nor another moves of what a training begins with."""
+    return still_parts([run["begun"] for run in table["runs"] if "begun" in run])
 
 
 def _values(table: NoiseTable, name: str, kinds: Sequence[str]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from twinrun.timing.break_even import length_of_training
 from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
 from twinrun.timing.trained import Trained, trained_of
-from twinrun.verdicts.speed import instability, medians_of_overhead
+from twinrun.verdicts.speed import medians_of_overhead, unsteadiness
 
 
 def section(results: Results) -> dict[str, object]:
@@ -46,7 +46,7 @@ def _timing(timing: TimingSummary | None, trained: Trained | None) -> dict[str, 
     loops = {
         over["variant"]: {
             **over,
-            "doubt": instability(over, medians_of_overhead(timing, over), noun="rounds"),
+            "doubt": unsteadiness(over, medians_of_overhead(timing, over)),
         }
         for over in timing["trainer"]
     }
@@ -62,7 +62,7 @@ def _timing(timing: TimingSummary | None, trained: Trained | None) -> dict[str, 
         "ratios": [
             {
                 **ratio,
-                "doubt": instability(ratio, medians_behind(timing, ratio), noun="rounds"),
+                "doubt": unsteadiness(ratio, medians_behind(timing, ratio)),
             }
             for ratio in timing["ratios"]
         ],

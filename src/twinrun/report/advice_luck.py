@@ -19,6 +19,7 @@ from twinrun.verdicts.sweep import (
     of_samples,
     without_number,
 )
+from twinrun.verdicts.unmoved import not_counted
 
 FEWEST_SEEDS = 3  # of which a noise floor is told
 SIDE = 5  # seeds a side
@@ -48,11 +49,12 @@ def _floor(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         return
     first = min(found, key=lambda of: of.samples is None)
     says = luck(first)
-    if (told := first.detectable[SIDE]) is not None:
+    # Beyond what any value is, nobody knows whether it can be.
+    if (told := first.detectable[SIDE]) is not None and told <= first.largest:
         says += f"; {plural(SIDE, 'seed')} a side tell {measure(told, 2)}"
     if row["answer"] == "no":
         says += "; another seed moves it less than twice as far as rounding does"
-    yield sentence(row, says)
+    yield sentence(row, says + not_counted(first.still))
 
 
 def _floors(results: Results, row: VerdictRow) -> list[Floor]:

@@ -14,7 +14,7 @@ from twinrun.report.runs import metrics
 from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.equality import CLOSED
-from twinrun.verdicts.speed import instability
+from twinrun.verdicts.speed import unsteadiness
 
 MOST_TENSORS = 40
 FIGURES = ("first_layer", "layers", "operations", "growth", "curves", "strip", "cost")
@@ -181,7 +181,7 @@ def _cost(timing: TimingSummary | None) -> dict[str, object] | None:
         "baseline": timing["baseline"],
         "medians": timing["medians"],
         "ratios": [
-            {**ratio, "doubt": instability(ratio, medians_behind(timing, ratio), noun="rounds")}
+            {**ratio, "doubt": unsteadiness(ratio, medians_behind(timing, ratio))}
             for ratio in timing["ratios"]
             if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
         ],

@@ -30,8 +30,10 @@ from twinrun.process import environment
 from twinrun.process.imported_code import imported_files
 from twinrun.process.memory_limit import bounded_memory
 from twinrun.timing import ratios, summary
+from twinrun.timing.compiled_in_rounds import with_compiled
 from twinrun.timing.conditions import unchanged_switches
-from twinrun.timing.rounds import Measured, measure_size
+from twinrun.timing.measured import Measured
+from twinrun.timing.rounds import measure_size
 from twinrun.timing.same_batches import judged_once
 from twinrun.timing.without_effect import ratios_in_effect
 
@@ -111,6 +113,7 @@ def measure(
     table = pd.DataFrame(rows, columns=columns)
     artifacts.write_csv(files.rounds, table.assign(**identity)[[*identity, *columns]])
     had = [row for measured in found for row in measured.had]
+    compiled = [row for measured in found for row in measured.compiled]
     kept, others = ratios_in_effect(ratios.ratios(table, baseline), had, variants)
     summary.write(
         files.summary,
@@ -126,7 +129,7 @@ def measure(
             },
             "environment": described,
             "code": imported_files(),
-            "medians": ratios.medians(table),
+            "medians": with_compiled(ratios.medians(table), compiled),
             "ratios": kept,
             "trainer": ratios.overheads(table),
             "proofs": [row for measured in found for row in measured.proofs],

@@ -8,7 +8,7 @@ computes something else is refused.
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
@@ -20,11 +20,18 @@ from twinrun.process.determinism import State
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_disturbance, lacks_memory
 from twinrun.timing.agreement import Outputs, agreement
+from twinrun.timing.compiled_in_rounds import CompiledInRounds
 from twinrun.timing.conditions import conditions
 from twinrun.timing.initial_state import InitialState
+from twinrun.timing.measured import Measured, VariantRow
 from twinrun.timing.round_length import steps_of_round
 from twinrun.timing.round_progress import RoundProgress
-from twinrun.timing.summary import Agreement, Compilation, Extent, Had, Skipped, TimedProof
+from twinrun.timing.summary import (
+    Agreement,
+    Compilation,
+    Extent,
+    Skipped,
+)
 from twinrun.timing.timed_variant import MOST_BATCHES, Phase, Row, TimedVariant
 from twinrun.training.prove import OtherComputationError
 from twinrun.training.remembered_proofs import proof_of
@@ -35,39 +42,6 @@ ORDER: Sequence[Phase] = ("trainer", "train", "predict")
 TOGETHER: Sequence[tuple[Phase, ...]] = (("trainer", "train"), ("predict",))
 
 Found = TypeVar("Found")
-
-
-class VariantRow(Row):
-    """A measurement of one variant."""
-
-    variant: str
-    """Name of the variant."""
-    size: int | None
-    """Value of the timing's hyperparameter; None where it changes none."""
-
-
-@dataclass(kw_only=True)
-class Measured:
-    """What was measured of the variants at one size."""
-
-    rows: list[VariantRow] = field(default_factory=list)
-    """A row for each measurement; a phase that fails on the way leaves none."""
-    skipped: list[Skipped] = field(default_factory=list)
-    """Variants, or phases of them, that failed."""
-    without_epoch_hooks: list[Skipped] = field(default_factory=list)
-    """Variants whose bare steps were timed without ends of epochs."""
-    proofs: list[TimedProof] = field(default_factory=list)
-    """For each variant with fast steps."""
-    compilation: list[Compilation] = field(default_factory=list)
-    """For each compiled variant and phase, calls, compilations and reasons."""
-    extents: list[Extent] = field(default_factory=list)
-    """Batches of an epoch of training, and of the whole prediction."""
-    had: list[Had] = field(default_factory=list)
-    """For each variant that was measured, what torch was set to in the end."""
-    agreement: list[Agreement] = field(default_factory=list)
-    """For each variant but the baseline, how far its prediction is off."""
-    batches: int | None = None
-    """Fingerprint of the batches, see `InitialState.fingerprint`."""
 
 
 def measure_size(
@@ -99,10 +73,7 @@ def measure_size(
         traceback.print_exc()
         reason = sentence_of(error)
         return Measured(
-            skipped=[
-                {"variant": name, "size": size, "phase": None, "reason": reason}
-                for name in variants
-            ]
+            skipped=[Skipped(variant=v, size=size, phase=None, reason=reason) for v in variants]
         )
     with closing(initial):
         rounds = Rounds(initial, training, variants, timing, size=size, label=label)
@@ -129,6 +100,7 @@ class Rounds:
         self._timing, self._size, self._label = timing, size, label
         self._phases = {name: cast(list[Phase], list(timing.phases)) for name in variants}
         self._timed: dict[str, TimedVariant] = {}
+        self._compiled = CompiledInRounds()
         self._measured = Measured()
 
     def measure(self, *, compares: bool) -> Measured:
@@ -148,14 +120,14 @@ class Rounds:
         for name, timed in self._timed.items():
             found.rows += [self._row(name, row) for row in timed.once()]
             if (why := timed.without_epoch_hooks) is not None and "train" in self._phases[name]:
-                found.without_epoch_hooks.append(
-                    {"variant": name, "size": self._size, "phase": "train", "reason": why}
-                )
+                row = Skipped(variant=name, size=self._size, phase="train", reason=why)
+                found.without_epoch_hooks.append(row)
             found.had.append({"variant": name, "size": self._size, **timed.had()})
             found.compilation += [
                 Compilation(variant=name, size=self._size, phase=phase, **counts)
                 for phase, counts in timed.compilation()
             ]
+        found.compiled += self._compiled.rows(self._size)
         # In the order in which the variants were named; a variant's own rows keep theirs.
         order = list(self._variants)
         found.rows.sort(key=lambda row: (order.index(row["variant"]), row["round"] > 0))
@@ -236,7 +208,9 @@ class Rounds:
         timed, stretch = self._timed[name], self._timing.steps
         for phase in self._phases_left(name):
             act = partial(timed.round, phase, number, steps[phase], stretch=stretch)
-            if (row := self._attempt(name, phase, act)) is not None:
+            with self._compiled.counting(name, phase):
+                row = self._attempt(name, phase, act)
+            if row is not None:
                 self._measured.rows.append(self._row(name, row))
 
     def _attempt(self, name: str, phase: Phase | None, act: Callable[[], Found]) -> Found | None:
@@ -251,7 +225,7 @@ class Rounds:
 
     def _drop(self, name: str, phase: Phase | None, reason: str) -> None:
         """Leave out a phase of a variant, or the variant where no phase is left."""
-        found = self._measured
+        found, reasons = self._measured, {}
         left = [] if phase is None else [p for p in self._phases.get(name, []) if p != phase]
         found.rows = [r for r in found.rows if (r["variant"], r["phase"]) != (name, phase)]
         if left:
@@ -259,17 +233,19 @@ class Rounds:
             if name in self._timed and phase is not None:
                 self._timed[name].forget(phase)
         else:
-            earlier = [row["reason"] for row in found.skipped if row["variant"] == name]
+            earlier = [row for row in found.skipped if row["variant"] == name]
+            reasons = {str(row["phase"]): row["reason"] for row in earlier} | {str(phase): reason}
             # Each once: phases often fail for one reason.
-            reason = "; ".join(dict.fromkeys([*earlier, reason]))
+            reason = "; ".join(dict.fromkeys(reasons.values()))
             found.skipped = [row for row in found.skipped if row["variant"] != name]
             found.rows = [row for row in found.rows if row["variant"] != name]
             self._phases.pop(name, None)
             self._timed.pop(name, None)
             phase = None
-        found.skipped.append(
-            {"variant": name, "size": self._size, "phase": phase, "reason": reason}
-        )
+        row = Skipped(variant=name, size=self._size, phase=phase, reason=reason)
+        if len({*reasons.values()}) > 1:
+            row["reasons"] = reasons
+        found.skipped.append(row)
         what = name if phase is None else f"{phase} of {name}"
         report_progress(f"{self._label}: {what} is skipped, {reason}")
 

@@ -7,7 +7,7 @@ says nothing of the size, and would hide how the time grows with it.
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from twinrun.timing.rounds import Measured
+from twinrun.timing.measured import Measured
 
 # The lists of `Measured` whose records name their size.
 BY_SIZE = (
@@ -15,6 +15,7 @@ BY_SIZE = (
     "skipped",
     "proofs",
     "compilation",
+    "compiled",
     "extents",
     "had",
     "agreement",

@@ -5,7 +5,7 @@ baseline's: above 1 is slower. Everything here is derived from the table of roun
 """
 
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
 from twinrun.config.definitions import Timing, Variant, Workload
@@ -32,6 +32,15 @@ class TimingSettings(TypedDict):
     """The seed of the initial weights and of the order of the data."""
 
 
+class InRounds(TypedDict):
+    """What torch compiled in the rounds of a median, inside of the clock."""
+
+    graphs: int
+    """How many graphs."""
+    reason: str | None
+    """Why the last of them was compiled again, in torch's words; None where it gives no reason."""
+
+
 class Median(TypedDict):
     """The rounds of one variant at one size in one phase."""
 
@@ -53,6 +62,8 @@ class Median(TypedDict):
     """Steps in all of them."""
     unstable: bool
     """Whether the share is so large that something else disturbed the measurement."""
+    compiled: NotRequired[InRounds]
+    """What was compiled meanwhile; absent if nothing was."""
 
 
 class Interval(TypedDict):
@@ -174,6 +185,18 @@ class Skipped(TypedDict):
     """As for `Median`; None for a variant of which nothing could be measured."""
     reason: str
     """Why, in one sentence."""
+    reasons: NotRequired[dict[str, str]]
+    """The same by phase, of a variant whose phases failed for several reasons."""
+
+
+def reason_in(skipped: Skipped, phase: str) -> str:
+    """Return why there is no measurement of a phase: first its own reason, then the others."""
+    if "reasons" not in skipped:
+        return skipped["reason"]
+    reasons = skipped["reasons"]
+    # Of all phases, None, is what had the variant left out before they were tried.
+    own = [reasons[of] for of in (phase, "None") if of in reasons]
+    return "; ".join(dict.fromkeys([*own, *reasons.values()]))
 
 
 class TimingSummary(TypedDict):

@@ -275,12 +275,13 @@ def sizes_of(
     module: pl.LightningModule, step: FirstStep, clock: BatchClock, loading: LoaderProcesses
 ) -> Sizes:
     """Measure what a training needs, after its first step."""
-    parameters = list(module.parameters())
+    parameters = dict(module.named_parameters())
+    trained = step.parameters or {n for n, p in parameters.items() if p.requires_grad}  # by then
     validation, *others = clock.validations or [0.0]
     later = step.later.seconds
     return {
-        "parameters": sum(p.numel() for p in parameters if p.requires_grad),
-        "parameters_bytes": sum(t.nbytes for t in [*parameters, *module.buffers()]),
+        "parameters": sum(p.numel() for name, p in parameters.items() if name in trained),
+        "parameters_bytes": sum(t.nbytes for t in [*parameters.values(), *module.buffers()]),
         "optimizer_bytes": step.optimizer_bytes,
         "batch_bytes": step.batch_bytes,
         "loader_workers": loading.workers,

@@ -6,18 +6,21 @@ nothing there, also where its loaders are made; without the check these are made
 all that follows draws other numbers. What validation leaves in objects is there one step earlier.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from torchmetrics import Metric
 
 from twinrun.generators import state_in_a_word
 from twinrun.hidden_content import saves_itself
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module
 from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree, settings_of
+from twinrun.training.set_anew import MetricResets, metric_of, set_anew
 from twinrun.values_inside import values_in
 from twinrun.wording import some
 
@@ -25,6 +28,8 @@ REMEDY = "say `trainer: {num_sanity_val_steps: 2}`, Lightning's default, to trai
 # By these a name that is put together may ask for any attribute.
 _BY_TEXT = {"getattr", "vars", "__dict__", "__getattribute__", "getmembers", "eval", "exec"}
 _BY_TEXT |= {"attrgetter", "__getstate__"}
+# What reads an attribute in these reads it in a validation alone.
+_VALIDATING = {"validation_step", *(n for n in dir(pl.LightningModule) if "on_validation_" in n)}
 _OF_OTHERS = ("pytorch_lightning.", "lightning.", "twinrun.")
 
 
@@ -38,6 +43,8 @@ class SanityCheck(pl.Callback):
             notes: is given a sentence for each thing by which a training with the check is another.
         """
         self._notes, self._is_seen = notes, False
+        self._resets = MetricResets()
+        self._at_first: dict[str, int] | None = None  # what metrics hold in the first step
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Have the validations of the training looked at, and the one that may follow it."""
@@ -51,6 +58,27 @@ class SanityCheck(pl.Callback):
         for loop in (trainer.fit_loop.epoch_loop.val_loop, trainer.validate_loop):
             vars(loop)["setup_data"] = self._making(loop.setup_data)
             vars(loop)["run"] = self._validating(loop, trainer, pl_module)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """See which metrics are reset: a sanity check would have been before."""
+        if not trainer.num_sanity_val_steps:
+            self._resets.begin()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """See what metrics hold in the first step."""
+        if not trainer.num_sanity_val_steps and self._at_first is None:
+            self._resets.end()
+            self._at_first = _prints(_objects(pl_module, Metric))
+
+    def on_train_end(self, *_: object, **__: object) -> None:
+        """See no more, also where there was no step."""
+        self._resets.end()
+
+    def on_exception(self, *_: object, **__: object) -> None:
+        """See no more, also where the training breaks off."""
+        self._resets.end()
 
     def _making(self, original: Callable[[], None]) -> Callable[[], None]:
         def setup_data() -> None:
@@ -86,13 +114,58 @@ class SanityCheck(pl.Callback):
             after = self._state(trainer, module)
             every = dict.fromkeys([*before, *after])
             changed = [name for name in every if before.get(name) != after.get(name)]
-            unread = _unread(trainer, module) if changed else ()
-            if changed := [name for name in changed if name not in unread]:
-                # What reads it may find the same: a cache that is filled sooner.
-                self._note(f"validation changes {some(changed)}", "training may be otherwise")
+            self._note_changes(trainer, module, self._left(trainer, module, changed, after))
             return found
 
         return run
+
+    def _left(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        changed: Sequence[str],
+        after: Mapping[str, int],
+    ) -> list[str]:
+        """Return what of it would be there in the first step, and is not put back before."""
+        anew = set_anew(module) if changed else set()
+        for callback in self._users(trainer) if changed else ():
+            anew |= {f"{type(callback).__name__}.{name}" for name in set_anew(callback)}
+        first = self._at_first or {}
+
+        def is_put_back(name: str) -> bool:
+            if any(name == of or name.startswith((f"{of}[", f"{of}.")) for of in anew):
+                return True
+            metric = metric_of(module, name)
+            if metric is None:
+                return False
+            is_reset = not metric.update_called and name in first and first[name] == after.get(name)
+            return metric in self._resets or is_reset
+
+        return [name for name in changed if not is_put_back(name)]
+
+    def _note_changes(
+        self, trainer: pl.Trainer, module: pl.LightningModule, changed: Sequence[str]
+    ) -> None:
+        if not changed:
+            return
+        readers = _readers(trainer, module)
+        held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+
+        def read_by(name: str) -> set[str] | None:
+            """Return the functions that read it; None where nobody knows."""
+            attribute = re.split(r"[.\[]", name)[0]
+            is_own = attribute in vars(module) or metric_of(module, name) is not None
+            return readers.get(attribute) if readers is not None and is_own else None
+
+        by = {name: None if name in held else read_by(name) for name in changed}
+        # What reads it may find the same: a cache that is filled sooner.
+        if found := [name for name, of in by.items() if of is None or of - _VALIDATING]:
+            self._note(f"validation changes {some(found)}", "training may be otherwise")
+        if found := [name for name, of in by.items() if of and not of - _VALIDATING]:
+            self._note(
+                f"validation changes {some(found)}, which no other code names",
+                "what later validations log or do may be otherwise",
+            )
 
     def _note(self, what: str, then: str = "this is otherwise") -> None:
         note = f"{what}: with a sanity check before the first step {then}; {REMEDY}"
@@ -107,22 +180,37 @@ class SanityCheck(pl.Callback):
     def _state(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, int]:
         """Fingerprint what is found in a module, callbacks, loaders of validation and updates."""
         tensors = (*module.named_parameters(), *module.named_buffers())
-        objects: list[tuple[str, object]] = [*tensors]
-        for path, part in module.named_modules():
-            of_part = own_of_module(part).items()
-            objects += [(f"{path}.{name}" if path else name, item) for name, item in of_part]
+        objects: list[tuple[str, object]] = [*tensors, *_objects(module, torch.nn.Module)]
+        objects += [
+            (f"requires_grad of {n}", p.requires_grad) for n, p in module.named_parameters()
+        ]
         objects += [(type(callback).__name__, callback) for callback in self._users(trainer)]
         objects.append(("val_dataloader", trainer.val_dataloaders))
         generators = ReachedCode(trainer, module).generators
         found = {name: fingerprint_tree(state_in_a_word(g)) for name, g in generators.items()}
-        for path, item in objects:
-            with suppress(Exception):  # an object of a user's may refuse to be looked at
-                found |= {name: _print(value) for name, value in values_in(item, path)}
+        found |= _prints(objects)
         # What Lightning steps by itself it steps behind a validation, not in it.
         for name, values in _of_updates(trainer).items():
             with suppress(Exception):
                 found[name] = fingerprint_tree(values)
         return found
+
+
+def _objects(module: pl.LightningModule, kind: type) -> list[tuple[str, object]]:
+    """List what the parts of a kind hold in attributes of their own, by its path."""
+    found: list[tuple[str, object]] = []
+    for path, part in module.named_modules():
+        of_part = own_of_module(part).items() if isinstance(part, kind) else ()
+        found += [(f"{path}.{name}" if path else name, item) for name, item in of_part]
+    return found
+
+
+def _prints(objects: Sequence[tuple[str, object]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for path, item in objects:
+        with suppress(Exception):  # an object of a user's may refuse to be looked at
+            found |= {name: _print(value) for name, value in values_in(item, path)}
+    return found
 
 
 def _print(value: object) -> int:
@@ -155,18 +243,29 @@ def _scripted(module: pl.LightningModule) -> list[str]:
     return found
 
 
-def _unread(trainer: pl.Trainer, module: pl.LightningModule) -> set[str]:
-    """Name the module's own attributes that no code of a training reads, as far as names tell.
+def _readers(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, set[str]] | None:
+    """Name the functions that read the module's own attributes, as far as names tell.
 
-    What validation leaves there may be looked at after the training.
+    What validation leaves there may be looked at after the training by nobody of these. None where
+    an attribute may be read by code that is not seen.
     """
     reached = ReachedCode(trainer, module)
-    asked = {name for of in reached.names.values() for names in of.values() for name in names}
+    found: dict[str, set[str]] = {}
+    for functions in reached.names.values():
+        for function, names in functions.items():
+            for name in names:
+                found.setdefault(name, set()).add(function)
     # Code of an installed class that is no part of Lightning's is not read.
     others = set(type(module).__mro__) - set(pl.LightningModule.__mro__)
     is_read = all(kind.__name__ in reached.names for kind in others)
-    if reached.is_cut_short or asked & _BY_TEXT or not is_read:
-        return set()
+    if reached.is_cut_short or _BY_TEXT & found.keys() or not is_read:
+        return None
     # A schedule that is stepped in validation alone sets the rate.
     own = {name for name, value in own_of_module(module).items() if not saves_itself(value)}
-    return {name for name in own - asked if not hasattr(pl.LightningModule, name)}
+    # One that is named nowhere is asked for among all layers.
+    metrics = {n for n, part in module.named_children() if isinstance(part, Metric) and n in found}
+    return {
+        name: found.get(name, set())
+        for name in own | metrics
+        if not hasattr(pl.LightningModule, name)
+    }

@@ -15,6 +15,11 @@ DTYPES = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
 }
+# Optimizers compute the same of both: torch's own take a complex one apart in this way.
+_PAIRS = (
+    "make it of real numbers, with real and imaginary parts in a last dimension of 2 "
+    "(torch.view_as_real of its values), and use torch.view_as_complex of it in forward"
+)
 
 
 def check_tensors(module: pl.LightningModule) -> None:
@@ -31,9 +36,11 @@ def check_tensors(module: pl.LightningModule) -> None:
             )
         if tensor.dtype not in DTYPES or tensor.layout is not torch.strided:
             kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
+            is_complex = tensor.layout is torch.strided and tensor.is_complex()
+            cure = _PAIRS if is_complex else "keep it out of the module's parameters and buffers"
             raise TwinrunError(
                 f"module: {name} of {type(module).__name__} is {kind}, which cannot be compared; "
-                f"keep it out of the module's parameters and buffers"
+                f"{cure}"
             )
 
 

@@ -6,12 +6,13 @@ from typing import get_args
 from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
 from twinrun.formatting import count, digits_for, measure, p_value, percent, plural
-from twinrun.luck.floor import Floor, floors
+from twinrun.luck.floor import Floor, floors, still_of
 from twinrun.luck.scale import Scale, has_grown, scale_of
 from twinrun.luck.sensitivity import seeds_are_more, told_from
 from twinrun.luck.worth import Weighed, Worth, weigh
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
+from twinrun.verdicts.unmoved import not_counted
 
 SEED_OR_ROUNDING = "Does another seed change the result more than rounding does?"
 WORTH = "What are changes worth, on the scale of rounding and of seeds?"
@@ -35,7 +36,7 @@ def verdicts(table: Evidence[NoiseTable]) -> list[Verdict]:
     found = table.found
     if found["reason"] is not None:
         return [_verdict(table, "seed_or_rounding", SEED_OR_ROUNDING, "not run", found["reason"])]
-    scale, noise_floors = scale_of(found), floors(found)
+    scale, noise_floors, still = scale_of(found), floors(found), not_counted(still_of(found))
     answers: dict[bool | None, Answer] = {True: "yes", False: "no", None: "undecided"}
     answer = answers[seeds_are_more(scale)]
     bound = "seeds are shown to go less than twice as far as rounding; " if answer == "no" else ""
@@ -47,10 +48,11 @@ def verdicts(table: Evidence[NoiseTable]) -> list[Verdict]:
         # One run may be a change of two studies.
         clauses = dict.fromkeys(clause(run, of) for run, of in weighed if of.answer == worth)
         if clauses:
-            rows.append(_verdict(table, "worth", WORTH, worth, "; ".join(clauses)))
+            aside = still if worth.endswith("another seed") else ""
+            rows.append(_verdict(table, "worth", WORTH, worth, "; ".join(clauses) + aside))
     outliers = [outlier for entry in noise_floors for outlier in outliers_of(entry)]
     if outliers:
-        rows.append(_verdict(table, "lucky_seed", LUCKY_SEED, "yes", "; ".join(outliers)))
+        rows.append(_verdict(table, "lucky_seed", LUCKY_SEED, "yes", "; ".join(outliers) + still))
     return rows
 
 
@@ -103,7 +105,8 @@ def ground(table: NoiseTable, scale: Scale) -> str:
         clauses.append(f"what is no number counts as further than any: {'; '.join(scale.diverged)}")
     if scale.left_out:
         clauses.append(f"left aside: {'; '.join(scale.left_out)}")
-    return "; ".join(clauses) or "there is nothing to compare the runs by"
+    said = "; ".join(clauses) or "there is nothing to compare the runs by"
+    return said + not_counted(still_of(table))
 
 
 def _far(table: NoiseTable, scale: Scale, of: Measure) -> str | None:
@@ -151,10 +154,27 @@ def luck(found: Floor) -> str:
     if not found.seeds.value:
         none = f"none of these {count(found.seeds.number)} seeds moves {found.metric}"
         return f"{none} by more than a millionth{alone}"
-    points = f" ({measure(100 * found.luck, 2)} points)" if found.samples is not None else ""
+    more = found.is_beyond and found.more_seeds_help
+    return f"with one run a side, {told(found)}{alone}" + (
+        ": list more under noise.seeds" if more else ""
+    )
+
+
+def told(found: Floor) -> str:
+    """Say which differences are luck, also of a metric that cannot have such differences."""
+    least, is_share = measure(found.luck, 2), found.samples is not None
+    if not found.is_beyond:
+        points = f" ({measure(100 * found.luck, 2)} points)" if is_share else ""
+        return f"differences of {found.metric} below {least}{points} are luck"
+    none = f"{count(found.seeds.number)} seeds tell no difference of {found.metric}"
+    if is_share and found.luck > 1:
+        return (
+            f"{none} from luck: it would have to be {least}, and of a share of samples none is "
+            f"above 1"
+        )
     return (
-        f"with one run a side, differences of {found.metric} below {measure(found.luck, 2)}{points}"
-        f" are luck{alone}"
+        f"{none} below {least} from luck, and none of their values is as large "
+        f"({measure(found.largest)} at most)"
     )
 
 

@@ -6,7 +6,7 @@ An answer rests on the interval of a ratio and on how steady the clock was: see 
 from collections.abc import Iterator, Sequence
 
 from twinrun.config.timed_variants import timed_without
-from twinrun.formatting import count, measure, percent, seconds
+from twinrun.formatting import count, measure, percent, plural, seconds
 from twinrun.timing import break_even
 from twinrun.timing.epoch_times import EpochMedian, EpochRatio, Scaling
 from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
@@ -17,7 +17,7 @@ from twinrun.timing.steadiness import (
     medians_behind,
     spread,
 )
-from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary
+from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary, reason_in
 from twinrun.timing.trained import Trained
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
@@ -159,7 +159,7 @@ def _without_ratio(timing: Timing, phase: str) -> Iterator[Answered]:
     for skipped in timing.found["skipped"]:
         # Skipped as a whole it has no ratio in any phase.
         if skipped["phase"] in (None, phase):
-            yield skipped["variant"], skipped["size"], ("not run", skipped["reason"])
+            yield skipped["variant"], skipped["size"], ("not run", reason_in(skipped, phase))
     medians = [median for median in timing.found["medians"] if median["phase"] == phase]
     with_baseline = {median["size"] for median in medians if median["variant"] == baseline}
     for median in medians:
@@ -202,7 +202,7 @@ def _left_out(timing: Timing, ratio: Ratio) -> str:
 
 def _doubts(ratio: Interval, medians: Sequence[Median]) -> str:
     """Say what a reader may stumble over: medians that say another thing, and unstable rounds."""
-    return _disagreement(ratio, medians) + instability(ratio, medians, noun="rounds")
+    return _disagreement(ratio, medians) + unsteadiness(ratio, medians)
 
 
 def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
@@ -219,6 +219,20 @@ def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
         f"; the two medians alone give {measure(quotient)}: the ratio is taken within each round, "
         f"where what slows the machine slows both"
     )
+
+
+def unsteadiness(ratio: Interval, medians: Sequence[Median]) -> str:
+    """Say which rounds behind a ratio are unstable, and in which something was compiled."""
+    text = instability(ratio, medians, noun="rounds")
+    for median in medians:
+        if "compiled" in median:
+            of = median["compiled"]
+            why = f" (in torch's words: {of['reason']})" if of["reason"] else ""
+            text += (
+                f"; torch compiled {plural(of['graphs'], 'graph')} inside the clock of "
+                f"{median['variant']}{why}, so its rounds are no time of steps alone"
+            )
+    return text
 
 
 def instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) -> str:

@@ -27,8 +27,9 @@ from twinrun.verdicts.means import (
     some_of,
     spread,
 )
+from twinrun.verdicts.noise import told
 from twinrun.verdicts.rows import Answer, Key, Verdict
-from twinrun.verdicts.unmoved import begun_alike, stand_still
+from twinrun.verdicts.unmoved import begun_alike, not_counted, stand_still
 
 FINISHED = "Did every trial of the sweep finish?"
 BEST = "Is one choice better than all others by more than the luck of seeds?"
@@ -174,14 +175,15 @@ def _from_one_seed(found: Standing, floor: Floor | None) -> str:
     if floor is None:
         return "from one seed only, so this order may be luck: list more under sweep.seeds"
     known = (
-        f"the next, {second.label}, is apart by {measure(apart)}; by the study noise, with one "
-        f"run a side, differences below {measure(floor.luck)} are luck"
+        f"the next, {second.label}, is apart by {measure(apart)}; by the study noise, "
+        f"with one run a side, {told(floor)}"
     )
+    aside = f": list more under sweep.seeds{not_counted(floor.still, ' there')}"
     if apart < floor.luck:
-        return f"{known}: list more under sweep.seeds"
+        return f"{known}{aside}"
     return (
         f"{known}; but that is of the workload's own hyperparameters, and with others seeds may "
-        f"matter more: list more under sweep.seeds"
+        f"matter more{aside}"
     )
 
 
