@@ -58,6 +58,8 @@ class KeptBeside:
         # By their places: those of training come first.
         self.parts = parts_of(training_loaders(trainer))
         self.generators = list(map(id, generators_of(loaders)))
+        # Those of validation data may be made under way, with generators of their own.
+        self.ordering = [o for loader in loaders for o in (loader, *samplers_of(loader))]
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
         self.positions = possible_positions(loaders, told_alone(loaders))
@@ -125,7 +127,7 @@ class KeptBeside:
         loaders = loaders_of(trainer)
         if len(generators_of(loaders)) <= len(self.generators):
             return
-        for owner in (owner for loader in loaders for owner in (loader, *samplers_of(loader))):
+        for owner in self.ordering:
             made = getattr(owner, "generator", None)
             if isinstance(made, torch.Generator) and id(made) not in self.generators:
                 yield (
