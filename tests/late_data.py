@@ -291,6 +291,26 @@ class CountsInReader(Lazy):
         return self.made.reader.read(index) * (1 + 0.01 * self.made.turn)
 
 
+class Norm(torch.nn.Module):
+    """Moves a tensor that is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.zeros(4)
+
+    def forward(self, row):
+        self.mean = self.mean.lerp(row, 0.1)
+        return row - self.mean
+
+
+class MovesInNetwork(Lazy):
+    def load(self):
+        return torch.nn.Sequential(Norm())
+
+    def row(self, index):
+        return self.made(self.rows[index])
+
+
 class CountsToTwenty(Lazy):
     """Counts no further than a number that the first epoch reaches."""
 
@@ -413,7 +433,7 @@ MOVING += [
     DrawnByNumPy,
     Collects,
 ]
-MOVING += [CollectsFew, OfCursor]
+MOVING += [CollectsFew, OfCursor, MovesInNetwork]
 
 
 def without_attribute(kind):

@@ -219,6 +219,8 @@ def _of_code(value: Any, inner: Any) -> str:
     for cell in cells:
         with suppress(ValueError):  # not set yet
             held.append(inner(cell.cell_contents))
+    if isinstance(value, types.FunctionType):
+        held.append(inner([value.__defaults__, value.__kwdefaults__, vars(value)]))
     return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')} {held}"
 
 
@@ -226,9 +228,10 @@ def _of_object(value: Any, inner: Any) -> str:
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(value, torch.nn.Module):
-        state = [*value.named_parameters(), *value.named_buffers()]
-        own = [(n, v) for n, v in vars(value).items() if isinstance(v, (*KINDS,))]
-        return f"{name} {inner([*state, *own])} {inner(list(value.children()))}"
+        # In one list: a network is deeper than what else lies inside each other.
+        parts = [(part, vars(module)) for part, module in value.named_modules()]
+        own = [(part, k, v) for part, held in parts for k, v in held.items() if k != "_modules"]
+        return f"{name} {inner(own)}"
     if is_users(kind.__module__) or holds_for_users(value):
         own = attributes_seen(value)
         if holds_for_users(value) and not hasattr(value, "__dict__"):
