@@ -14,7 +14,7 @@ import torch
 from late_data import CACHES, MOVING
 from resumed import Killed, assert_resumed, every, fit
 from small import Points, Small
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import MOST_ENTRIES, UnseenError, content_of_late
@@ -100,6 +100,38 @@ def test_a_checkpoint_that_waits_says_why(tmp_path):
     ).read_text(encoding="utf-8")
 
 
+class KeepsDataset(Points):
+    """Makes its validation data where they are asked for, and keeps them."""
+
+    kept = None
+
+    def val_dataloader(self):
+        if self.kept is None:
+            self.kept = TensorDataset(self.inputs, self.targets)
+        return DataLoader(self.kept, 16)
+
+
+class KeepsNewDataset(Points):
+    def val_dataloader(self):
+        self.kept = TensorDataset(self.inputs, self.targets)
+        return DataLoader(self.kept, 16)
+
+
+class KeepsLazyDataset(Points):
+    kept = None
+
+    def val_dataloader(self):
+        if self.kept is None:
+            self.kept = of_names("Lazy")[0](self)
+        return DataLoader(self.kept, 16)
+
+
+@pytest.mark.parametrize("data", [KeepsDataset, KeepsNewDataset, KeepsLazyDataset])
+def test_a_data_module_may_keep_validation_data_that_it_makes(tmp_path, data):
+    """Red before: they were first read as content, later as data, and so refused for ever."""
+    assert_resumed(tmp_path, [8], kills=[9], data=data, module=MovedByValidation, max_epochs=3)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("is_of_validation", [False, True], ids=["training", "validation"])
@@ -182,6 +214,41 @@ def test_what_moves_behind_the_first_look_is_refused_by_name(tmp_path):
     _, _, (said, *_) = fit(tmp_path, data_of(kind), Small, in_epoch=every(1))
     assert "AbsentCounts.made changes while the training runs, and no checkpoint holds it" in said
     assert "a resumed training would make it anew" in said
+
+
+class KeptByName(Points):
+    kept = None
+
+    def val_dataloader(self):
+        if self.kept is None:
+            self.kept = TensorDataset(self.inputs, self.targets)
+        return DataLoader(self.kept, 16)
+
+
+class KeptIfAbsent(Points):
+    def val_dataloader(self):
+        if not hasattr(self, "kept"):
+            self.kept = TensorDataset(self.inputs, self.targets)
+        return DataLoader(self.kept, 16)
+
+
+class KeptAnew(Points):
+    def val_dataloader(self):
+        self.kept = TensorDataset(self.inputs, self.targets)
+        return DataLoader(self.kept, 16)
+
+
+class KeepsItsLoader(Points):
+    def val_dataloader(self):
+        self.kept = self._loader()
+        return self.kept
+
+
+@pytest.mark.parametrize("data", [KeptByName, KeptIfAbsent, KeptAnew, KeepsItsLoader])
+def test_a_data_module_that_keeps_what_it_validates_on_is_resumed(tmp_path, data):
+    """Red before: refused, as if the dataset changed where its loader had come."""
+    options = {"data": data, "module": Small, "minutes": 0, "max_epochs": 4}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
 
 
 class Weighted(Small):

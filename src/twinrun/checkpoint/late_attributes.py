@@ -92,9 +92,13 @@ class LateAttributes:
             self._of_none.add(key)
 
     def _late(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute]]:
-        for called, each in users_attributes(trainer, loaders_of(trainer)):
+        loaders = loaders_of(trainer)
+        # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
+        parts = {id(part) for part in parts_of(loaders)}
+        for called, each in users_attributes(trainer, loaders):
             key = id(each.owner), each.name
-            if key[0] in self._owners and key not in self._there and not is_blank(each.value):
+            is_late = key[0] in self._owners and key not in self._there and not is_blank(each.value)
+            if is_late and id(each.value) not in parts:
                 yield called, each
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
@@ -110,11 +114,13 @@ class LateAttributes:
         found: dict[str, Content] = {}
         refused = []
         self._trained = len(parts_of(training_loaders(trainer)))
+        # Data that have only now been made are looked at by their own attributes, too.
+        owners = {**self._owners, **{id(part): part for part in parts_of(loaders_of(trainer))}}
         for called, each in self._late(trainer):
             name = _called(called)
             try:
                 is_of_none = (id(each.owner), each.name) in self._of_none
-                content = content_of_late(each.value, self._owners, is_filled=is_of_none)
+                content = content_of_late(each.value, owners, is_filled=is_of_none)
             except UnseenError as error:
                 refused.append(f"{name} is first set as data are read, and {error}")
                 continue
