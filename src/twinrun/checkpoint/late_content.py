@@ -228,10 +228,10 @@ def _of_object(value: Any, inner: Any) -> str:
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(value, torch.nn.Module):
-        # In one list: a network is deeper than what else lies inside each other.
+        # Side by side, and each: a network is deeper than what else lies inside each other.
         parts = [(part, vars(module)) for part, module in value.named_modules()]
         own = [(part, k, v) for part, held in parts for k, v in held.items() if k != "_modules"]
-        return f"{name} {inner(own)}"
+        return f"{name} {', '.join(f'{part}.{k}: {inner(v)}' for part, k, v in own)}"
     if is_users(kind.__module__) or holds_for_users(value):
         own = attributes_seen(value)
         if holds_for_users(value) and not hasattr(value, "__dict__"):
