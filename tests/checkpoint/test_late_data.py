@@ -100,24 +100,9 @@ def test_a_checkpoint_that_waits_says_why(tmp_path):
     ).read_text(encoding="utf-8")
 
 
-class KeepsDataset(Points):
+class KeepsLazyDataset(Points):
     """Makes its validation data where they are asked for, and keeps them."""
 
-    kept = None
-
-    def val_dataloader(self):
-        if self.kept is None:
-            self.kept = TensorDataset(self.inputs, self.targets)
-        return DataLoader(self.kept, 16)
-
-
-class KeepsNewDataset(Points):
-    def val_dataloader(self):
-        self.kept = TensorDataset(self.inputs, self.targets)
-        return DataLoader(self.kept, 16)
-
-
-class KeepsLazyDataset(Points):
     kept = None
 
     def val_dataloader(self):
@@ -126,10 +111,28 @@ class KeepsLazyDataset(Points):
         return DataLoader(self.kept, 16)
 
 
-@pytest.mark.parametrize("data", [KeepsDataset, KeepsNewDataset, KeepsLazyDataset])
-def test_a_data_module_may_keep_validation_data_that_it_makes(tmp_path, data):
+def test_a_data_module_may_keep_validation_data_that_load_late(tmp_path):
     """Red before: they were first read as content, later as data, and so refused for ever."""
-    assert_resumed(tmp_path, [8], kills=[9], data=data, module=MovedByValidation, max_epochs=3)
+    told = {"data": KeepsLazyDataset, "module": MovedByValidation, "max_epochs": 4}
+    assert_resumed(tmp_path, [12], kills=[13], **told)
+
+
+NESTED = of_names("InListsDrawn", "ByNumbersDrawn")
+
+
+@pytest.mark.parametrize("kind", NESTED, ids=called(NESTED))
+def test_what_is_drawn_into_inner_containers_of_nothing_is_never_resumed_otherwise(tmp_path, kind):
+    """Red before: resumed to other weights, as only a list of None was known to be nothing."""
+    never_wrong(tmp_path, kind, kill=16, minutes=0)
+
+
+NESTED_CACHES = of_names("InLists", "ByNumbers")
+
+
+@pytest.mark.parametrize("kind", NESTED_CACHES, ids=called(NESTED_CACHES))
+def test_a_cache_of_inner_containers_of_nothing_is_resumed(tmp_path, kind):
+    options = {"data": data_of(kind), "module": Small, "minutes": 0, "max_epochs": 4}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
 
 
 @pytest.mark.exhaustive
@@ -317,8 +320,8 @@ def test_a_generator_that_a_sampler_makes_late_is_refused_and_one_it_is_given_is
     assert_resumed(tmp_path, [3, 8], kills=[4, 9], **options)
 
 
-def content(value, *, is_filled=False):
-    return content_of_late(value, {}, is_filled=is_filled)
+def content(value, *, depth=0):
+    return content_of_late(value, {}, depth=depth)
 
 
 class Own:
@@ -358,7 +361,7 @@ def test_what_is_filled_is_compared_by_its_keys():
     assert len(more_than(few, many)["made"]) == 98
     assert more_than(many, few) == {}
     with_nothing = [rows[0], None, None]
-    assert len(content(with_nothing, is_filled=True)) == 2
+    assert len(content(with_nothing, depth=1)) == 2
 
 
 def test_of_many_entries_those_are_looked_at_that_others_look_at_too():

@@ -17,14 +17,19 @@ import pytorch_lightning as pl
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
-from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late, is_blank
+from twinrun.checkpoint.late_content import (
+    Content,
+    UnseenError,
+    blank_depth,
+    content_of_late,
+    is_blank,
+)
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
 from twinrun.checkpoint.users_code import is_computed_once, is_users
 from twinrun.checkpoint.validated_batches import ValidatedBatches
-from twinrun.containers import is_container, size_of
 
 _WHY = "changes while the training runs, and no checkpoint holds it"
 _ANEW = "and a resumed training would make it anew"
@@ -43,7 +48,7 @@ class LateAttributes:
         """Know nothing yet."""
         self._owners: dict[int, object] = {}  # kept, so that no others get their numbers
         self._there: set[tuple[int, str]] = set()
-        self._of_none: set[tuple[int, str]] = set()  # lists
+        self._of_none: dict[tuple[int, str], int] = {}  # containers, inside each other
         self._held_by: dict[str, int] = {}  # and who has them
         self.known: dict[str, Content] = {}
         """What has been seen of each."""
@@ -85,11 +90,11 @@ class LateAttributes:
 
     def _has(self, key: tuple[int, str], value: Any) -> None:
         self._there.discard(key)
-        self._of_none.discard(key)
-        if not is_blank(value):
+        self._of_none.pop(key, None)
+        if (depth := blank_depth(value)) is None:
             self._there.add(key)
-        elif is_container(value) and size_of(value):
-            self._of_none.add(key)
+        elif depth:
+            self._of_none[key] = depth
 
     def _late(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute]]:
         loaders = loaders_of(trainer)
@@ -119,8 +124,8 @@ class LateAttributes:
         for called, each in self._late(trainer):
             name = _called(called)
             try:
-                is_of_none = (id(each.owner), each.name) in self._of_none
-                content = content_of_late(each.value, owners, is_filled=is_of_none)
+                depth = self._of_none.get((id(each.owner), each.name), 0)
+                content = content_of_late(each.value, owners, depth=depth)
             except UnseenError as error:
                 refused.append(f"{name} is first set as data are read, and {error}")
                 continue

@@ -55,13 +55,13 @@ class UnseenError(Exception):
     """A part of it cannot be looked at; the message says why."""
 
 
-def content_of_late(value: Any, owners: Mapping[int, object], *, is_filled: bool) -> Content:
+def content_of_late(value: Any, owners: Mapping[int, object], *, depth: int) -> Content:
     """Write down what an attribute holds.
 
     Args:
         value: of the attribute.
         owners: datasets and other owners of such attributes, by identity, which are not walked.
-        is_filled: whether it is a list that began with None in each place.
+        depth: in how many containers inside each other it began with nothing in each place.
 
     Raises:
         UnseenError: if something in it moves where nobody can see it.
@@ -70,7 +70,7 @@ def content_of_late(value: Any, owners: Mapping[int, object], *, is_filled: bool
     if not is_data(value):
         return ""
     is_whole = functools.partial(_written, value, DEEPEST, is_whole=True)
-    keys = _keys_of(value) if is_really(value, dict) or is_filled else None
+    keys = _keys_of(value, depth) if is_really(value, dict) or depth else None
     if keys is None:  # or such as another process would not know again
         return _hash_of(is_whole(dict(owners)))
     every = 1
@@ -89,16 +89,30 @@ def content_of_late(value: Any, owners: Mapping[int, object], *, is_filled: bool
 
 
 def is_blank(value: object) -> bool:
-    """Say whether a value is nothing yet: None, an empty container or a list of None.
+    """Say whether a value is nothing yet: None, an empty container or one of nothing.
 
     >>> is_blank(None), is_blank({}), is_blank([None, None]), is_blank([0])
     (True, True, True, False)
     """
+    return blank_depth(value) is not None
+
+
+def blank_depth(value: object, deepest: int = DEEPEST) -> int | None:
+    """Return in how many containers inside each other a value holds nothing; None of another one.
+
+    >>> blank_depth([None]), blank_depth({"x": [None], "y": {}}), blank_depth([[None], 0])
+    (1, 2, None)
+    """
     if value is None:
-        return True
-    if not is_container(value):
-        return False
-    return not size_of(value) or (not is_really(value, dict) and _is_of_none(value))
+        return 0
+    if not is_container(value) or not deepest:
+        return None
+    depth = 0 if not is_really(value, dict) and not size_of(value) else 1
+    for _, item in entries(value):  # a long one ends at its first
+        if (inner := blank_depth(item, deepest - 1)) is None:
+            return None
+        depth = max(depth, 1 + inner)
+    return depth
 
 
 def is_data(value: object) -> bool:
@@ -117,21 +131,19 @@ def is_data(value: object) -> bool:
     return not is_open and (bool(attributes_seen(value)) or content_of(value) is not None)
 
 
-def _is_of_none(value: Any) -> bool:
-    kind = list if is_really(value, list) else tuple
-    return all(item is None for item in kind.__iter__(value))  # a long one ends at its first
-
-
-def _keys_of(value: Any) -> list[tuple[str, object]] | None:
+def _keys_of(value: Any, depth: int) -> list[tuple[str, object]] | None:
     """Return the keys of what is filled, as text, and what lies there; None of keys without one."""
-    if not is_really(value, dict):
-        is_list = is_container(value)
-        return [(str(k), v) for k, v in entries(value) if v is not None] if is_list else None
+    if not is_container(value):
+        return None
     found = []
     for key, item in entries(value):
-        if (text := shown(key, -1)) == "-1" and key != -1:
+        text = shown(key, -1) if is_really(value, dict) else str(key)
+        if text == "-1" and key != -1:
             return None
-        found.append((text, item))
+        if depth > 1 and (inner := _keys_of(item, depth - 1)) is not None:
+            found += [(f"{text}, {each}", content) for each, content in inner]
+        elif item is not None or not depth:
+            found.append((text, item))
     return found
 
 

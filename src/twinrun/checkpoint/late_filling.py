@@ -51,10 +51,12 @@ def _is_filled(steps: list[dis.Instruction]) -> bool:
         return steps[0].argval in _FILLS
     before = None
     above = 0  # values on the stack over it: of a key
-    for step in steps:
+    for turn, step in enumerate(steps, 1):
         if step.opname == "STORE_SUBSCR":
             is_added_to = above == FOR_SUM and before is not None and before.opname == "SWAP"
             return above == 1 or is_added_to
+        if above == 1 and step.opname == "BINARY_SUBSCR":  # what lies in it may be filled
+            return _is_filled(steps[turn:])
         before = step
         above += dis.stack_effect(step.opcode, step.arg, jump=False)
         if above <= 0:  # it has been taken
