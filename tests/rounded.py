@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 class Clipped(Small):
     """Clips gradients, to CLIP, under an optimizer that does not feel their scale at first."""
 
-    def __init__(self, optimizer="Adam"):
-        super().__init__()
+    def __init__(self, optimizer="Adam", width=8):
+        super().__init__(width=width)
         self.name = optimizer
 
     def on_before_optimizer_step(self, optimizer):

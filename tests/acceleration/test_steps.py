@@ -1,6 +1,7 @@
 """Fast steps compute what the plain step computes, and count what they compile."""
 
 import copy
+from collections import defaultdict
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from example_trainings import VARIANT
 from points_and_images import Images, Regression, images, points
 from pytorch_lightning.plugins.precision import DoublePrecision, Precision
 
-from twinrun.acceleration.compilation import compiler_switches
+from twinrun.acceleration.compilation import compiler_switches, traced_only
 from twinrun.acceleration.placement import lay_out, lay_out_batch
 from twinrun.acceleration.steps import Prediction, TrainingStep, check
 from twinrun.config.definitions import Variant
@@ -135,6 +136,44 @@ def test_counts_of_an_optimizer_are_the_plain_ones_between_whole_steps(name, reg
     plain, whole = found
     assert str(whole) == str(plain)
     assert {value.dtype for value in plain[0].values()} == {torch.float32}
+
+
+def clear(optimizer):
+    optimizer.state.clear()
+
+
+def exchange(optimizer):
+    optimizer.state = defaultdict(dict)
+
+
+def empty(optimizer):
+    for parameter in optimizer.state:
+        optimizer.state[parameter] = {}
+
+
+@pytest.mark.parametrize("forget", [clear, exchange, empty])
+def test_an_optimizer_that_begins_anew_counts_as_exactly(forget, regression):
+    """Red before: by a count in float32, with RAdam 100 times as far off as a plain update.
+
+    The bound is twice the plain training's own error, and a count in float32 is 10 times beyond.
+    """
+    ends = []
+    for changes in ({"precision": "64-true"}, {}, {"compile": "step"}):
+        module = copy.deepcopy(regression)
+        module = module.double() if "precision" in changes else module
+        module.log = lambda *arguments: None
+        optimizer = torch.optim.RAdam(module.parameters(), lr=0.01)
+        variant = Variant(**{**PLAIN, **changes})
+        step = TrainingStep(module.training_step, optimizer, variant, module)
+        batch = [part.to(module.output.weight.dtype) for part in points()]
+        with traced_only():
+            for index in range(24):
+                if index in (8, 16):
+                    forget(optimizer)
+                step(batch, index)
+        ends.append(torch.cat([p.detach().flatten().double() for p in module.parameters()]))
+    exact, plain, whole = ends
+    assert (whole - exact).abs().max() < 2 * (plain - exact).abs().max()
 
 
 def test_gradients_can_be_seen_after_a_whole_step(whole, plain):

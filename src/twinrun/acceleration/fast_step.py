@@ -1,7 +1,8 @@
 """How each training step is done: plain, in one piece, or in parts.
 
 plain   as the module is. A step is plain when the optimizer's parameters, or which of them are
-        trained, have not been seen before: it shows which get gradients and fills their state
+        trained, have not been seen before, or the optimizer has lost its counts: it shows which get
+        gradients and fills their state
 whole   forward, backward and update in one piece (see `whole_step`)
 parts   the training step alone is compiled; backward pass, hooks, clipping and update are called
         as always. For good, once anything stands between them (see `between`), or the step turns
@@ -11,12 +12,14 @@ Which it is follows from the step and from what `state_dict` holds, so that a tr
 resumed does each step as the whole one did.
 """
 
+import itertools
 from collections.abc import Iterable
 from typing import Literal, TypedDict
 
 import torch
 
 from twinrun.acceleration.compilation import CannotCompile, Compiled, Shapes
+from twinrun.acceleration.exact_counts import has_begun
 from twinrun.acceleration.late_changes import change_of, settings_of, too_late
 from twinrun.acceleration.whole_step import (
     Logged,
@@ -108,7 +111,9 @@ class FastStep:
         trained = tuple([p.requires_grad for p in parameters])
         whole = self._wholes.get(trained)
         if whole is None or not whole.is_of(optimizer, parameters):
-            if trained not in self._used:
+            used = self._used.get(trained)
+            # Where an optimizer begins anew, too: a graph would make counts that are not exact.
+            if used is None or not has_begun(optimizer, itertools.compress(parameters, used)):
                 return "plain"
             whole = self._make_whole(optimizer, trained)
         if whole.lacks_state:

@@ -87,6 +87,7 @@ class WholeStep:
             and optimizer.param_groups is self._update.groups
             # `load_state_dict` gives an optimizer a new dict for its state.
             and optimizer.state is self._update.double.state
+            and self._update.counts.are_of(optimizer.state)
             and len(parameters) == len(self.parameters)
             and all([a is b for a, b in zip(parameters, self.parameters, strict=True)])  # noqa: C419
         )
@@ -215,7 +216,7 @@ class Update:
                     # A plain step leaves it on the CPU, where `capturable` forms refuse it, even
                     # those that do not compute with it.
                     state["step"] = count = count.to(device=parameter.device)
-                self.counts.add(state, count)
+                self.counts.add(parameter, state, count)
 
     def in_one_piece(self) -> None:
         """Do the update, within `counts.exact`."""

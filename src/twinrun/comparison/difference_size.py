@@ -10,7 +10,8 @@ and updates: either alone goes further by rounding, too. A loss may be a small d
 numbers, and Adam makes a whole step of a gradient that is but rounding, which is why most of the
 elements that moved have to. In a format of fewer digits than float32's both may, and it is never
 said of them. Nor is it where rounding may decide the steps of most elements, as at a minimum that a
-training begins in: of these half go the other way, so that a quarter of all do. Of parameters that
+training begins in: of these half go the other way, so that a quarter of all do, or the first loss
+is rounding beside the next ones. Of parameters that
 equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with
 what each witness says. Buffers may differ where no parameter feels it (a moving average that only
 predicts), and so may an evaluation: where parameters end with half of their digits equal, buffers
@@ -54,6 +55,7 @@ TURNED = (
     "a quarter of the elements that moved or more do not go the same way in both, as they do where "
     "an optimizer steps by rounding alone"
 )
+RISEN = "as where a training begins with gradients that are but rounding, which decides its steps"
 HIDDEN = "parameters move too little to show what the optimizer made of equal gradients"
 SHORT = "in fewer digits than float32 has, a network may enlarge rounding to that"
 
@@ -162,6 +164,9 @@ def _together(runs: Diverging) -> DifferenceSize:
             doubts.append(FEW)
         elif any(witness.turns for witness in updates):
             doubts.append(TURNED)
+        elif rise := runs.rise:
+            first, largest = map(measure, rise)
+            doubts.append(f"the loss rises from {first} to {largest} at once, {RISEN}")
         elif not any(formats.is_short for formats in runs.formats):
             return _judged("algorithmic", loss)
         else:

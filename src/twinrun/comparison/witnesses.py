@@ -93,6 +93,20 @@ class Diverging:
         return self.start + int(differing[0]) if len(differing) else None
 
     @property
+    def rise(self) -> tuple[float, float] | None:
+        """The loss of the step in which they diverged and a later one, beside which it is rounding.
+
+        As it is of a training that begins at a minimum: what rounding makes of gradients of 0
+        decides its first steps. None where no loss rises so.
+        """
+        losses = np.abs(self.losses[self.start : self.start + 1 + STEPS_LOOKED_AT])
+        if len(losses) < 2 or not np.isfinite(losses).all():
+            return None
+        first, largest = float(losses[0]), float(losses[1:].max())
+        least = max(rounding.error(of, steps_after=0) for of in self.formats)
+        return (first, largest) if first <= least * largest and largest else None
+
+    @property
     def finest(self) -> tuple[Formats, Formats]:
         """The formats, each the finest of a run's."""
         return self.formats[0].finest(), self.formats[1].finest()
