@@ -33,8 +33,8 @@ from twinrun.checkpoint.validated_batches import ValidatedBatches
 
 _WHY = "changes while the training runs, and no checkpoint holds it"
 _ANEW = "and a resumed training would make it anew"
-_UNSET = "it is first set under way, and not seen to be by `self.x = ...` or `self.x[...] = ...`"
-_CURE = "where data are read: `__init__` may set it, if it stays what it is"
+_UNSET = "it is filled under way, and not seen to be by `self.x = ...` or `self.x[...] = ...`"
+_CURE = "where data are read: do so there, or fill it in `__init__`"
 _KILLED = "was made as data were read, and the process was killed before the first batch behind"
 _UNLIKE = "is another one than before the stop: no checkpoint holds it"
 _WAITS = "is first set as data are read: a checkpoint waits until it has stayed the same in a whole"
