@@ -497,10 +497,20 @@ class Cached(Curriculum):
         self.rows = Caches(self.inputs, self.targets)
 
 
-def test_samples_that_a_dataset_collects_are_refused(tmp_path):
-    """Red before: nobody knows what was drawn for them."""
-    _, _, (said,) = fit(tmp_path, data=Cached, minutes=0, max_epochs=3)
-    assert "Caches.cache" in said
+def test_samples_that_a_dataset_collects_are_compared(tmp_path):
+    """Red before: refused, also where they were a cache."""
+    options = {"data": Cached, "minutes": 0, "max_epochs": 4}
+    whole, _, _ = fit(tmp_path / "whole", **options)
+    fit(tmp_path / "killed", kill=13, **options)
+    found, at, _ = fit(tmp_path / "killed", **options)
+    assert (found, at) == (whole, [10])
+    fit(tmp_path / "other", kill=4, in_epoch=every(1), data=Cached)
+    Caches.level = 1
+    try:
+        with pytest.raises(TwinrunError, match="the batches before the stop were other ones"):
+            fit(tmp_path / "other", in_epoch=every(1), data=Cached)
+    finally:
+        del Caches.level
 
 
 class Pops(Points):

@@ -394,5 +394,17 @@ def test_those_of_the_first_epoch_are_compared_too(tmp_path, data, kill, options
         fit(tmp_path, in_epoch=every(1), **told)
 
 
+class KeptWhole(Kept):
+    def train_dataloader(self):
+        return DataLoader(self.data, 16)
+
+
 def test_a_dataset_that_is_kept_may_have_caches(tmp_path):
-    assert_resumed(tmp_path, [5], kills=[6], data=Kept, module=Small, max_epochs=3, **RELOAD)
+    told = {"module": Small, "max_epochs": 4, **RELOAD}
+    assert_resumed(tmp_path, [12], kills=[13], data=KeptWhole, **told)
+
+
+def test_a_checkpoint_waits_while_a_cache_of_a_kept_dataset_grows(tmp_path):
+    """Nobody could tell yet whether its new entries would be made anew as they were."""
+    told = {"module": Small, "max_epochs": 3, **RELOAD}
+    assert_resumed(tmp_path, [2], kills=[6], data=Kept, **told)

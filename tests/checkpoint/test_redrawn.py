@@ -177,9 +177,9 @@ def test_a_long_list_that_is_redrawn_is_named(tmp_path, name):
     assert not list(tmp_path.glob("*.ckpt"))
 
 
-@pytest.mark.parametrize(("kill", "at"), [(7, 6), (9, 8)])
+@pytest.mark.parametrize(("kill", "at"), [(4, 3), (12, 11)])
 def test_a_long_list_that_is_filled_as_it_is_read_is_none(tmp_path, kill, at):
-    assert_resumed(tmp_path, [at], kills=[kill], data=ListedPoints)
+    assert_resumed(tmp_path, [at], kills=[kill], data=ListedPoints, max_epochs=3)
 
 
 @pytest.mark.parametrize("data", [PointsInRows, PointsInDicts, PointsInTuples])

@@ -20,6 +20,7 @@ class BesideLightning:
         *,
         around_loaders: Callable[[], AbstractContextManager[None]],
         before_iterator: Callable[[], None],
+        around_validation: Callable[[Callable[[], None], Any], None],
         after_iterator: Callable[[], None],
         after_start: Callable[[Any], None],
     ) -> None:
@@ -29,13 +30,15 @@ class BesideLightning:
             trainer: of the training.
             around_loaders: in its context training loaders are made.
             before_iterator: called just before the iterator of an epoch is made.
+            around_validation: is given what makes those of a validation, and Lightning's loop.
             after_iterator: called just after the one is made that new loaders begin with.
             after_start: called with Lightning's fetcher before the first batch is fetched from it.
         """
         fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
         self._fit, self._epoch = fit, epoch
         load, start = fit._load_combined_loader_states, epoch.on_run_start
-        set_up = fit.setup_data
+        set_up, self._validation = fit.setup_data, epoch.val_loop
+        reset = epoch.val_loop.reset
 
         def load_states() -> None:
             load()
@@ -54,13 +57,18 @@ class BesideLightning:
             start(data_fetcher)
             after_start(data_fetcher)
 
+        def begin_validation() -> None:
+            around_validation(reset, epoch.val_loop)
+
         # Attributes of these objects, which Python finds before the methods of their class.
         vars(fit)["_load_combined_loader_states"] = load_states
         vars(fit)["setup_data"] = setup_data
         vars(epoch)["on_run_start"] = on_run_start
+        vars(epoch.val_loop)["reset"] = begin_validation
 
     def remove(self) -> None:
         """Leave Lightning's loops as they were."""
         for name in ("_load_combined_loader_states", "setup_data"):
             vars(self._fit).pop(name, None)
         vars(self._epoch).pop("on_run_start", None)
+        vars(self._validation).pop("reset", None)

@@ -16,7 +16,6 @@ from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.loaded_states import looks_of_callbacks
 from twinrun.checkpoint.making_loaders import Making
-from twinrun.checkpoint.parted import Groups
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
@@ -93,7 +92,7 @@ def complete(
     worker: Mapping[str, Any],
     compiled_for: list[list[int]] | None,
     making: Making | None,
-    shared: Groups,
+    beside: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
 
@@ -107,7 +106,7 @@ def complete(
         worker: what this worker keeps beside all else, where there are several.
         compiled_for: the shapes of batch for which the module's own code was compiled.
         making: what the training loaders were made from.
-        shared: names of attributes that hold one object, which a checkpoint might part.
+        beside: which objects it might part, and what data were first given as they were read.
     """
     loops = checkpoint["loops"]["fit_loop"]
     more = {}
@@ -140,5 +139,5 @@ def complete(
         "worker": dict(worker),
         "compiled_for": compiled_for,
         "making": making,
-        "shared": shared,
+        **beside,
     }

@@ -1,6 +1,6 @@
 """What data modules, loaders, samplers and datasets keep in attributes, as far as it is plain."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytorch_lightning as pl
@@ -22,8 +22,16 @@ LIBRARIES = (*OURS, "torch.", "torchmetrics.")  # keep themselves, or are kept o
 _OF_DATA = {*vars(pl.LightningDataModule()), "_hparams_initial"}
 
 
-def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str, object]]:
-    """Yield the plain attributes of the data module, loaders, samplers and datasets."""
+def of_data(
+    trainer: pl.Trainer, loaders: Sequence[object], left: Container[tuple[int, str]] = ()
+) -> Iterator[tuple[str, object]]:
+    """Yield the plain attributes of the data module, loaders, samplers and datasets.
+
+    Args:
+        trainer: of the training.
+        loaders: of the training.
+        left: attributes that are looked at elsewhere (see `late_attributes`), by their owner.
+    """
     owners = [vars(trainer).get("datamodule"), *parts_of(loaders)]
     for index, owner in enumerate(owners):
         is_known = type(owner).__module__.startswith(LIBRARIES)
@@ -44,6 +52,9 @@ def of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[st
         yield prefix, Said([f"{name}" for name in attributes])
         for name, value in attributes.items():
             key = f"{'once' if is_computed_once(owner, name) else prefix[:4]}{prefix[4:]}{name}"
+            if (id(owner), name) in left:  # as if nothing had come into its place
+                yield key, Said("None")
+                continue
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT
             few = [item for _, item in entries(value)] if is_list and is_short else [value]

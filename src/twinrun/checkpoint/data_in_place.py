@@ -91,7 +91,12 @@ class DataLooks:
     """A look at what the making of batches and of steps reaches."""
 
     def __init__(
-        self, trainer: pl.Trainer, loaders: Sequence[object], *, is_of_batches_alone: bool = False
+        self,
+        trainer: pl.Trainer,
+        loaders: Sequence[object],
+        *,
+        is_of_batches_alone: bool = False,
+        left: Container[tuple[int, str]] = (),
     ) -> None:
         """Look.
 
@@ -99,6 +104,7 @@ class DataLooks:
             trainer: of the training.
             loaders: whose data are looked at.
             is_of_batches_alone: look neither at the data module nor at what steps reach.
+            left: attributes that are looked at elsewhere (see `late_attributes`).
         """
         parts = parts_of(loaders)
         told = Told(parts)
@@ -119,7 +125,7 @@ class DataLooks:
         tensors = [*module.named_parameters(), *module.named_buffers()]
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
-        for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
+        for found in reached(trainer, loaders, in_workers=False, seen=self.seen, left=left):
             is_told, may_fill = told.tells(found), told.may_fill(found)
             if may_fill:
                 self._filled.add((id(found.owner), found.name))
@@ -131,15 +137,20 @@ class DataLooks:
             elif not (is_told and isinstance(found.value, PLAIN)):
                 self._add(found, told.values)
         if not is_of_batches_alone:
-            for found in held_by_data_module(trainer, self.seen):
+            for found in held_by_data_module(trainer, self.seen, left):
                 self._add(found, told.values)
-            self._look_at_steps(trainer, loaders)
+            self._look_at_steps(trainer, loaders, left)
         plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
         self.held.know(self.numbers, self.arrays, plain)
 
-    def _look_at_steps(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
+    def _look_at_steps(
+        self,
+        trainer: pl.Trainer,
+        loaders: Sequence[object],
+        left: Container[tuple[int, str]],
+    ) -> None:
         known = {*global_generators(), *map(id, generators_of(loaders))}
-        for found in held_by_steps(trainer, self.seen):
+        for found in held_by_steps(trainer, self.seen, left):
             self.held.add(found)
             self._add(found, known)
             if isinstance(found.value, GENERATORS) and id(found.value) not in known:

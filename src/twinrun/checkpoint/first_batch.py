@@ -11,12 +11,16 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
+from twinrun.checkpoint.late_attributes import LateAttributes
+from twinrun.checkpoint.late_compared import first_other, lacks, more_than
 from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.parted import Parted
 from twinrun.checkpoint.restored import ELSEWHERE, SETS_ALL
 from twinrun.checkpoint.together import Together, agreed
 from twinrun.checkpoint.told_epochs import STATE, ToldEpochs, told_and_said
+
+_LATE = "late"  # among what data say
 
 
 class FirstBatch:
@@ -40,6 +44,8 @@ class FirstBatch:
         self._trained_otherwise = trained_otherwise or (lambda: None)
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
         self.compiled, self.parted = OwnCompiled(), Parted()
+        self.late = LateAttributes()
+        """What data were first given as they were read."""
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
         self._is_in_epoch = False  # resumed there
         self._validations: ToldEpochs | None = None  # until data have been validated
@@ -51,20 +57,32 @@ class FirstBatch:
         if (why := self.parted.changed()) is not None:
             yield why
 
+    def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> bool:
+        """Say whether a checkpoint cannot be written yet, and leave word of it."""
+        is_first = is_in_epoch and trainer.current_epoch == 0
+        why = agreed(self._together, self.late.waits(is_first_epoch=is_first))
+        if why is not None:
+            self._folder.note_refusal(f"none had been written before the stop: {why}")
+        return why is not None
+
     def state(self, trainer: pl.Trainer) -> dict[str, Any]:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
-        return {**kept, "shared": self.parted.groups(trainer)}
+        beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
+        return {**kept, "beside": beside}
 
     def resumed(
         self, trainer: pl.Trainer, state: Mapping[str, Any], before: KeptBeside | None = None
-    ) -> None:
+    ) -> str | None:
         """Await what a resumed training is told, now that a checkpoint's state is put back.
 
         Args:
             trainer: of the training.
             state: of the checkpoint.
             before: in mid-epoch a look at what the training began with.
+
+        Returns:
+            What cannot be compared, though it has to be.
         """
         told = self._validations = ToldEpochs(trainer, state)
         self._is_in_epoch = before is not None
@@ -73,11 +91,15 @@ class FirstBatch:
         def unlike() -> str | None:
             # What is compared with that of the first process needs no such guess.
             other = None if self.is_told else told.unlike()
+            other = other or self.late.unlike(trainer, is_at_first_batch=True)
             if other is not None or before is None:
                 return other
             return before.not_as_it_was(trainer, state["attributes"], is_begun=True)
 
         self._unlike = unlike
+        is_first = before is not None and trainer.current_epoch == 0
+        late, is_compared = state.get("late", {}), self.is_awaited
+        return self.late.resumed(trainer, late, is_first_epoch=is_first, is_compared=is_compared)
 
     @property
     def is_awaited(self) -> bool:
@@ -93,6 +115,7 @@ class FirstBatch:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
+        self.late.first_read(trainer)
         if (asked := self._unlike) is not None:
             self._unlike = None
             if (unlike := agreed(self._together, asked())) is not None:
@@ -102,23 +125,33 @@ class FirstBatch:
             return unlike  # of one worker alone: several have no such checkpoint
         if self._fingerprint is None or not (self._folder.waits or expected is not None):
             return None
-        random, told = rng_states_in_a_word(), json.dumps(told_and_said(trainer))
+        seen, _ = self.late.look(trainer)
+        more = more_than(self.late.known, seen) if self._folder.waits else seen
+        random, told = rng_states_in_a_word(), json.dumps({**told_and_said(trainer), _LATE: more})
         found = f"{self._fingerprint(batch):016x} {random} {told}"
         if self._folder.waits:
             self._folder.note_batch(found)
             return None
         return agreed(self._together, self._other_than(str(expected), found))
 
-    def validated(self) -> str | None:
+    def validated(self, trainer: pl.Trainer) -> str | None:
         """Return why the first validation behind a checkpoint was none of the same data."""
         told, self._validations = self._validations, None
-        return agreed(self._together, told.unlike_in_validation()) if told is not None else None
+        self.late.has_passed(trainer, is_of_training=False)
+        if told is None:
+            return None
+        return agreed(self._together, told.unlike_in_validation() or self.late.unlike(trainer))
 
-    def came_not(self) -> str | None:
+    def changed(self, trainer: pl.Trainer) -> str | None:
+        """Return what has changed, or was made otherwise, where nobody compares it any more."""
+        return self.parted.changed() or self.late.unlike(trainer)
+
+    def came_not(self, trainer: pl.Trainer) -> str | None:
         """Return why an epoch should not have ended, if a batch was to come before that."""
         self._folder.note_batch(None)
+        self.late.has_passed(trainer, is_of_training=True)
         if self._folder.expected is None:
-            return self._trained_otherwise() or self.parted.changed()
+            return self._trained_otherwise() or self.changed(trainer)
         return f"{ELSEWHERE}: no batch came after the stop"
 
     def _other_than(self, expected: str, found: str) -> str | None:
@@ -131,6 +164,12 @@ class FirstBatch:
         if drawn != random:
             return f"{ELSEWHERE}: other random numbers had been drawn for its first batch"
         known, seen = json.loads(told[0] if told else now), json.loads(now)
+        wanted, made = known.pop(_LATE, {}), seen.pop(_LATE, {})
+        if (name := first_other(wanted, made) or lacks(made, wanted)) is not None:
+            return (
+                f"{ELSEWHERE}: {name.partition(' ')[2]} is another one at the first batch after "
+                f"the stop, as data make it where they are first read"
+            )
         for name in sorted({*known, *seen}):
             # In mid-epoch they have been asked where they are.
             is_left = self._is_in_epoch and STATE in name

@@ -1,14 +1,16 @@
 """What a training keeps beside a checkpoint, where an epoch starts, and what of it has changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import pytorch_lightning as pl
+import torch
 
 from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.data_attributes import of_data
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.exchanged import Exchanged
+from twinrun.checkpoint.late_attributes import LateAttributes
 from twinrun.checkpoint.orders_in_memory import orders_in_memory, reordered
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
@@ -16,7 +18,7 @@ from twinrun.checkpoint.plain_attributes import (
     keys_changed,
     states_of_attributes,
 )
-from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.refusals import generators_of, loaders_of, samplers_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import (
     moved,
@@ -38,21 +40,31 @@ _CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
 class KeptBeside:
     """A look at it."""
 
-    def __init__(self, trainer: pl.Trainer, *, told: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        trainer: pl.Trainer,
+        late: LateAttributes,
+        told: Mapping[str, str] | None = None,
+    ) -> None:
         """Look.
 
         Args:
             trainer: of the training.
+            late: what data were first given as they were read.
             told: as `looks_now` found the attributes before any hook.
         """
-        loaders = loaders_of(trainer)
+        loaders, left = loaders_of(trainer), late.left(trainer)
+        self._late = late
         # By their places: those of training come first.
         self.parts = parts_of(training_loaders(trainer))
+        self.generators = list(map(id, generators_of(loaders)))
+        # Those of validation data may be made under way, with generators of their own.
+        self.ordering = [o for loader in loaders for o in (loader, *samplers_of(loader))]
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
         self.positions = possible_positions(loaders, told_alone(loaders))
-        self.data = DataLooks(trainer, loaders)
-        self.attributes = states_of_attributes(trainer, loaders)
+        self.data = DataLooks(trainer, loaders, left=left)
+        self.attributes = states_of_attributes(trainer, loaders, left)
         self.settings = settings_of(trainer)
         self.exchanged = Exchanged(trainer)
         self.structure, self.switches = Structure(trainer), switches()
@@ -85,7 +97,7 @@ class KeptBeside:
 
     def changed_keys(self, trainer: pl.Trainer) -> set[str]:
         """Name the attributes that have changed since, as `states_of_attributes` does."""
-        now = states_of_attributes(trainer, loaders_of(trainer))
+        now = states_of_attributes(trainer, loaders_of(trainer), self._late.left(trainer))
         return set(keys_changed(self.attributes, now))
 
     def not_as_it_was(
@@ -110,15 +122,30 @@ class KeptBeside:
         name = min(found).rpartition(" ")[2]
         return f"{name} is not as it was, though it had not changed before the stop"
 
+    def _generators_made(self, trainer: pl.Trainer) -> Iterator[str]:
+        """Name those of loaders and samplers that were made under way: a resumed one has none."""
+        loaders = loaders_of(trainer)
+        if len(generators_of(loaders)) <= len(self.generators):
+            return
+        for owner in self.ordering:
+            made = getattr(owner, "generator", None)
+            if isinstance(made, torch.Generator) and id(made) not in self.generators:
+                yield (
+                    f"{type(owner).__name__}.generator is a random number generator that is made "
+                    f"under way, which no checkpoint holds (it may be given one from the first on)"
+                )
+
     def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""
-        now = KeptBeside(trainer)
+        now = KeptBeside(trainer, self._late)
         attributes, refused = changed_attributes(trainer, self.attributes, now.attributes)
         found = [
             *changed_callbacks(self.callbacks, now.callbacks),
             *changed_optimizers(self.optimizers, now.optimizers),
             *moved(self.positions, now.positions),
             *refused,
+            *self._late.changed(trainer),
+            *self._generators_made(trainer),
             *self.structure.changed(now.structure),
             *reordered(self.orders, now.orders),
             *changed_switches(self.switches, now.switches),

@@ -10,7 +10,7 @@ caches of it.
 """
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -36,8 +36,10 @@ _OF_MODULE = {*vars(torch.nn.Module()), *vars(pl.LightningModule()), "_hparams_i
 _OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
 
 
-def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict[str, str]:
-    """Hash the attributes of the module and of its data, by part and name."""
+def states_of_attributes(
+    trainer: pl.Trainer, loaders: Sequence[object], left: Container[tuple[int, str]] = ()
+) -> dict[str, str]:
+    """Hash the attributes of the module and of its data, by part and name; see `of_data`."""
     module = trainer.lightning_module
     held = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     # Lightning reads these itself.
@@ -49,7 +51,7 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
     for path, part in module.named_modules():
         for name, value in looked_at(part).items():
             found[f"module {path} {name}"] = look(value, held)
-    for key, value in of_data(trainer, loaders):
+    for key, value in of_data(trainer, loaders, left):
         found[key] = repr(value)
     return found
 

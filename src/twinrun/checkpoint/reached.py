@@ -7,7 +7,7 @@ what lies in its containers and objects; of what makes the steps only functions.
 import itertools
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import pytorch_lightning as pl
 import torch
@@ -40,6 +40,7 @@ def reached(
     *,
     in_workers: bool = True,
     seen: dict[int, object] | None = None,
+    left: Container[tuple[int, str]] = (),
 ) -> Iterator[Found]:
     """Yield what the making of batches reaches, each once.
 
@@ -48,8 +49,9 @@ def reached(
         loaders: of the training.
         in_workers: also what data workers have copies of.
         seen: is given all that is come to, by identity.
+        left: as of `Walk`.
     """
-    walked = Walk(in_workers, {} if seen is None else seen)
+    walked = Walk(in_workers, {} if seen is None else seen, left=left)
     for loader in loaders:
         yield from walked.part(loader, DEEPEST)
     for owner in (trainer.lightning_module, vars(trainer).get("datamodule")):
@@ -60,7 +62,9 @@ def reached(
 
 
 def held_by_data_module(
-    trainer: pl.Trainer, seen: dict[int, object] | None = None
+    trainer: pl.Trainer,
+    seen: dict[int, object] | None = None,
+    left: Container[tuple[int, str]] = (),
 ) -> Iterator[Found]:
     """Yield what the attributes of a data module hold, beside plain values, loaders and datasets.
 
@@ -69,18 +73,22 @@ def held_by_data_module(
     Args:
         trainer: of the training.
         seen: is given all that is come to, by identity; nothing is that is there already.
+        left: as of `Walk`.
     """
     owner = vars(trainer).get("datamodule")
     told = names_of_state(owner) if telling_data(trainer) is not None else set()
     if owner is None or told is None:
         return
-    walked = Walk(True, {} if seen is None else seen, most=MOST_NAMED, without=LOADED)
+    walked = Walk(True, {} if seen is None else seen, most=MOST_NAMED, without=LOADED, left=left)
     for name, value in attributes_seen(owner).items():
-        if not isinstance(value, PLAIN) and not callable(value) and name not in told:
+        is_left = name in told or (id(owner), name) in left
+        if not isinstance(value, PLAIN) and not callable(value) and not is_left:
             yield from walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST)
 
 
-def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Found]:
+def held_by_steps(
+    trainer: pl.Trainer, seen: dict[int, object], left: Container[tuple[int, str]] = ()
+) -> Iterator[Found]:
     """Yield what the functions reach that make the steps; see `held_by_data_module`."""
     module = trainer.lightning_module
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
@@ -96,7 +104,7 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Foun
             made_of = [each for each in owners if isinstance(each, torch.nn.Module)]
             seen |= {id(inner): inner for each in made_of for inner in each.modules()}
     # The module that is trained has been seen; a teacher in a global, say, has not.
-    walked = StepWalk(True, seen, most=sys.maxsize, also=(pl.LightningModule,))
+    walked = StepWalk(True, seen, most=sys.maxsize, also=(pl.LightningModule,), left=left)
     # Another one in its place has another identity, and what it holds has another owner.
     for name, part in [
         *((f"{path} of {type(module).__name__}", part) for path, part in module.named_modules()),
@@ -134,7 +142,10 @@ def generators_reached(
         elif isinstance(value, ITERATORS) or (
             is_hidden_iterator(value) and not isinstance(owner, Stateful)
         ):
-            yield f"{name} is an iterator ({type(value).__name__}), whose position nobody can save"
+            # A database's, which is begun anew by each query.
+            cure = " (`__getitem__` may make one each time)" if hasattr(value, "execute") else ""
+            kind = type(value).__name__
+            yield f"{name} is an iterator ({kind}), whose position nobody can save{cure}"
     if len(seen) >= walk.MOST:
         yield cut_short("what makes batches")
 

@@ -10,8 +10,8 @@
 Lightning's own checkpoint holds no RNG state, and resuming from it makes the loader's iterator
 before the sampler knows its epoch. This one is taken where an epoch starts, or between two batches
 of an epoch that is longer than `minutes`, and put back at the same point, where the iterator is
-made once more and has given the batches of before. What it cannot hold, it says, and leaves the
-training alone. Where another batch comes first behind a checkpoint, the training is broken off.
+made once more and has given the batches of before. What it cannot hold, it says. Where another
+batch comes first behind it, the training is broken off.
 """
 
 import time
@@ -71,9 +71,8 @@ class Resumable(pl.Callback):
         self._together = together or Alone()
         self._folder = Folder(folder, identity or {}, say, self._together)
         self._minutes, self._in_epoch, self._say = minutes, in_epoch, say
-        self._is_refused = False
         self._not_in_epoch: str | None = None
-        self._written = time.monotonic()
+        self._is_refused, self._written = False, time.monotonic()
         self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
@@ -108,6 +107,7 @@ class Resumable(pl.Callback):
             lambda: self._before_batch(trainer),
             lambda: self._go_on(trainer, pl_module),
             lambda: self._making.noting(trainer, self._restored),
+            self._first_batch.late,
             is_watched=self._left is not None,
             together=self._together,
         )
@@ -148,7 +148,7 @@ class Resumable(pl.Callback):
             self._begin_again(trainer, pl_module, self._restored)
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
-        self._at_start = self._at_start or KeptBeside(trainer, told=self._told)
+        self._at_start = self._at_start or KeptBeside(trainer, self._first_batch.late, self._told)
         self._at_start.epoch_begins(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
@@ -201,15 +201,15 @@ class Resumable(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice a stream that ended before its first batch; end what objects were parted for."""
-        self._break_off_if(self._first_batch.came_not())
+        self._break_off_if(self._first_batch.came_not(trainer))
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice what has changed behind that in the last epoch."""
-        self._break_off_if(self._first_batch.parted.changed())
+        self._break_off_if(self._first_batch.changed(trainer))
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare what validation data were told; end a training that was told nothing of it."""
-        self._break_off_if(self._first_batch.validated())
+        self._break_off_if(self._first_batch.validated(trainer))
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -252,7 +252,9 @@ class Resumable(pl.Callback):
         self._say(f"no checkpoints are written: {why}")
 
     def _write(self, trainer: pl.Trainer, name: str, state: dict[str, Any] | None) -> None:
-        before = rng_states()
+        before, self._written = rng_states(), time.monotonic()
+        if self._first_batch.waits(trainer, is_in_epoch=state is not None):
+            return
         assert self._at_start is not None  # noqa: S101
         self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
         self._kept |= {**self._first_batch.state(trainer), "making": self._making.noted}
@@ -263,21 +265,20 @@ class Resumable(pl.Callback):
         finally:
             self._kept = {}
             restore_rng_states(before)  # a module's own hook may have drawn
-        self._written = time.monotonic()
 
     def _begin_again(
         self, trainer: pl.Trainer, module: pl.LightningModule, state: dict[str, Any]
     ) -> None:
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
-        found = KeptBeside(trainer)
+        found = KeptBeside(trainer, self._first_batch.late)
         self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
         if is_whole := "epoch" not in state:
             told, together = self._first_batch.is_told, self._together
             self._unless(restored.restore(trainer, module, state, together, is_compared=told))
             self._restored = None
-            self._first_batch.resumed(trainer, state)
-        self._at_start = KeptBeside(trainer).since(found)
+            self._unless(self._first_batch.resumed(trainer, state))
+        self._at_start = KeptBeside(trainer, self._first_batch.late).since(found)
         self._epoch.begin(self._left)
         if not is_whole:
             restored.begin_epoch(trainer, module, state)
@@ -295,5 +296,5 @@ class Resumable(pl.Callback):
         self._unless(epoch.unlike(state["epoch"]))
         self._unless(restored.restore_mid_epoch(trainer, module, state, before, self._together))
         self._restored = None
-        self._first_batch.resumed(trainer, state, before)
-        self._at_start = KeptBeside(trainer).since(before)
+        self._unless(self._first_batch.resumed(trainer, state, before))
+        self._at_start = KeptBeside(trainer, self._first_batch.late).since(before)

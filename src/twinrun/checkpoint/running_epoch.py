@@ -16,6 +16,7 @@ import pytorch_lightning as pl
 from twinrun.checkpoint import mid_epoch
 from twinrun.checkpoint.beside_lightning import BesideLightning
 from twinrun.checkpoint.first_iterator import FirstIterator
+from twinrun.checkpoint.late_attributes import LateAttributes
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.making_loaders import MakingLoaders
 from twinrun.checkpoint.replayed_data import (
@@ -54,6 +55,7 @@ class RunningEpoch:
         before_batch: Callable[[], None],
         brought: Callable[[], None],
         around_loaders: Callable[[], AbstractContextManager[None]],
+        late: LateAttributes,
         is_watched: bool,
         together: Together,
     ) -> None:
@@ -65,12 +67,13 @@ class RunningEpoch:
             before_batch: called before a batch is fetched, in an epoch that is watched.
             brought: called when the data of a resumed epoch are where they were.
             around_loaders: in its context training loaders are made.
+            late: looks at data before they are read.
             is_watched: whether checkpoints in mid-epoch are written at all.
             together: the workers; they watch the same epochs, by the first one's clock.
         """
         self._trainer, self._fingerprint = trainer, fingerprint
         self._before_batch, self._brought = before_batch, brought
-        self._together = together
+        self._together, self._late = together, late
         # The first iterator is made before the first epoch begins.
         self.is_watched = is_watched
         self._order: Order | None = None
@@ -90,6 +93,7 @@ class RunningEpoch:
             trainer,
             around_loaders=around_loaders,
             before_iterator=self._note_order,
+            around_validation=self._begin_validation,
             after_iterator=self._look_behind_first,
             after_start=self._watch,
         )
@@ -239,7 +243,13 @@ class RunningEpoch:
             self._at_first = [*self._first.changed(FirstIterator(self._trainer))]
             self._first = None
 
+    def _begin_validation(self, begin: Callable[[], None], loop: Any) -> None:
+        self._late.begin(self._trainer)
+        begin()
+        self._late.watch(self._trainer, loop._data_fetcher, self._fingerprint)
+
     def _note_order(self) -> None:
+        self._late.begin(self._trainer)
         if self.is_watched and self._began is None and self._trainer.ckpt_path is None:
             self._first = FirstIterator(self._trainer)
         if self.is_watched and self._resumed is None:

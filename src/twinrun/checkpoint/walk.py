@@ -10,7 +10,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -72,6 +72,7 @@ class Walk:
         *,
         most: int = MOST_LOOKED_AT,
         without: tuple[type, ...] = (),
+        left: Container[tuple[int, str]] = (),
         also: tuple[type, ...] = (),
     ) -> None:
         """Begin one.
@@ -82,10 +83,11 @@ class Walk:
             most: entries of a container that is looked at. What functions and classes hold is
                 looked at whatever its size.
             without: classes that are not walked.
+            left: attributes that are looked at elsewhere, by the identity of their owner.
             also: classes that are walked here, and else not.
         """
         self._in_workers = in_workers
-        self._most = most
+        self._most, self._left = most, left
         self.never = (*(kind for kind in _NEVER if kind not in also), *without)
         self._in_library = 0  # objects of libraries inside each other
         self._is_sought: bool | None = None  # in data: a buffer, by who holds it, before it is read
@@ -104,7 +106,7 @@ class Walk:
         self._is_sought = is_own and seeks(type(part))
         for name, value in attributes_seen(part).items():
             called = f"{type(part).__name__}.{name}"
-            if name in told or (is_copied and name in _COPIED):
+            if name in told or (is_copied and name in _COPIED) or (id(part), name) in self._left:
                 continue
             if name in WRAPPED:
                 several = is_container(value) and not isinstance(value, dict)
@@ -124,14 +126,10 @@ class Walk:
         self._in_library = before
 
     def _value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Found]:
-        if isinstance(value, PLAIN):
+        if isinstance(value, (*PLAIN, *NUMBERS)):
             # Those of a tokenizer, say, change as it warns, and keep no state.
             if not self._in_library:
-                yield Found(owner, called, value)
-            return
-        if isinstance(value, NUMBERS):
-            if not self._in_library:
-                yield Found(owner, called, repr(value))
+                yield Found(owner, called, value if isinstance(value, PLAIN) else repr(value))
             return
         if isinstance(value, type):
             yield Found(owner, called, Holder(value))
@@ -202,7 +200,8 @@ class Walk:
             self._in_library += not is_users(kind.__module__)
             self._is_sought = None if before[1] is None else seeks(kind)
         for name, item in attributes.items():
-            yield from self.value(value, item, f"{kind.__name__}.{name}", deeper - 1)
+            if (id(value), name) not in self._left:
+                yield from self.value(value, item, f"{kind.__name__}.{name}", deeper - 1)
         self._in_library, self._is_sought = before
         yield from self.class_of(kind, deeper)
 
@@ -293,7 +292,7 @@ class Walk:
         self._most = before
 
     def is_new(self, value: object) -> bool:
-        """Say whether a value is come to for the first time, and note it."""
+        """Say whether a value is come to for the first time."""
         if id(value) in self.seen or self.is_cut_short:
             return False
         self.seen[id(value)] = value

@@ -1,0 +1,117 @@
+"""The attributes of a user's own datasets, samplers, loaders, data module, and of their helpers."""
+
+import functools
+import inspect
+import types
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+from twinrun.checkpoint.late_filling import filled_by
+from twinrun.checkpoint.stateful import Stateful
+from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
+from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
+from twinrun.checkpoint.users_code import attributes_seen, is_computed_once, is_users
+from twinrun.containers import entries, is_container, is_faceless, is_really, shown, size_of
+from twinrun.hidden_content import NUMBERS
+
+MOST_INSIDE = 64  # entries of a container in which helpers are sought
+DEEPEST = 4  # helpers inside each other
+READING = ("__getitem__", "__getitems__", "__iter__", "__next__", "__len__", "__call__", "forward")
+_MAKING = ("train_dataloader", "val_dataloader", "setup", "on_before_batch_transfer")
+_MAKING += ("on_after_batch_transfer", "transfer_batch_to_device")
+_OF_DATA = frozenset({*vars(pl.LightningDataModule()), "_hparams_initial"})
+
+
+class UsersAttribute(NamedTuple):
+    """An attribute of a user's own dataset, sampler or helper."""
+
+    owner: object
+    """What has it."""
+    name: str
+    """The attribute's."""
+    value: object
+    """What it holds."""
+    is_filled: bool
+    """Whether code of its owner that reads data sets or fills it."""
+
+
+def users_attributes(
+    trainer: pl.Trainer, loaders: Sequence[object]
+) -> Iterator[tuple[str, UsersAttribute]]:
+    """Yield the attributes of a user's own data module, loaders, samplers, datasets and helpers.
+
+    By where they lie, as another process would call it. What says itself where it is is left to its
+    state, and what `set_epoch` sets is told anew.
+    """
+    seen: set[int] = set()
+    data = vars(trainer).get("datamodule")
+    # A data module comes last, as it may have them all in attributes.
+    for turn, part in [*enumerate(parts_of(loaders), 1), (0, data)]:
+        is_telling = isinstance(part, Stateful) if turn else telling_data(trainer) is not None
+        if part is None or is_telling:
+            continue
+        reading = {*_MAKING} if turn == 0 else {*READING}
+        called = f"{turn} {type(part).__name__}"
+        if is_users(type(part).__module__):
+            yield from _of_owner(part, called, reading, DEEPEST, seen)
+        elif isinstance(part, DataLoader) and not part.num_workers:
+            function = part.collate_fn
+            yield from _inside(function, f"{called}.collate_fn", reading, DEEPEST, seen)
+
+
+def _of_owner(
+    owner: object, called: str, reading: set[str], deeper: int, seen: set[int]
+) -> Iterator[tuple[str, UsersAttribute]]:
+    if id(owner) in seen:
+        return
+    seen.add(id(owner))
+    told = told_anew(owner) | _OF_DATA
+    filled, named = filled_by(type(owner), frozenset(reading))
+    for name, value in attributes_seen(owner).items():
+        # The numbers of a stream are positions.
+        is_position = (
+            is_stream(owner) and isinstance(value, (*PLAIN, *NUMBERS)) and value is not None
+        )
+        if name in told or is_position:
+            continue
+        is_filled = name in filled or is_computed_once(owner, name)
+        yield f"{called}.{name}", UsersAttribute(owner, name, value, is_filled)
+        if name not in WRAPPED:
+            yield from _inside(
+                value, f"{called}.{name}", {*READING, *reading, *named}, deeper - 1, seen
+            )
+
+
+def _inside(
+    value: object, called: str, reading: set[str], deeper: int, seen: set[int]
+) -> Iterator[tuple[str, UsersAttribute]]:
+    """Seek helpers in a value."""
+    if not deeper or value is None or is_faceless(value):
+        return
+    if is_container(value):
+        if size_of(value) <= MOST_INSIDE:
+            for turn, (key, item) in enumerate(entries(value)):
+                inner = f"{called}[{shown(key, turn)}]"
+                yield from _inside(item, inner, reading, deeper - 1, seen)
+        return
+    if isinstance(value, functools.partial):
+        yield from _inside([value.func, *value.args], called, reading, deeper, seen)
+    elif isinstance(value, types.MethodType):
+        yield from _inside(value.__self__, called, reading | {value.__name__}, deeper, seen)
+    elif (
+        isinstance(value, Stateful)
+        or inspect.isroutine(value)
+        or isinstance(value, type)
+        or is_really(value, pl.LightningModule)
+        or is_really(value, pl.Trainer)
+    ):
+        return
+    elif is_users(type(value).__module__):
+        yield from _of_owner(value, called, reading, deeper, seen)
+    elif callable(value) and not type(value).__module__.startswith(OURS):
+        # A library's may hold one's own: transforms in turn.
+        for name, item in attributes_seen(value).items():
+            yield from _inside(item, f"{called}.{name}", reading, deeper - 1, seen)
