@@ -81,7 +81,7 @@ def _short_rounds(monkeypatch):
     monkeypatch.setattr(round_length, "MOST_SECONDS", 0.0)
 
 
-@pytest.mark.parametrize("name", one_in(3, table.NAMES))
+@pytest.mark.parametrize("name", one_in(6, table.NAMES))
 def test_training_is_timed_bare_and_through_the_trainer(name, tmp_path):
     # 3 rounds of 4 steps are more than the 2 epochs of 3 batches.
     assert timed(tmp_path, name, file=ORDINARY)[:2] == (["train", "trainer"], [NO_PREDICTION])
