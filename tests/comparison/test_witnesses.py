@@ -7,6 +7,7 @@ import pytest
 from auditing import PLAIN, in_this_process, train
 from comparing import compared
 from example_runs import write_run
+from sampled import one_in
 
 from twinrun.comparison.difference_size import size_of
 from twinrun.comparison.witnesses import by_losses, by_parameters, by_updates, diverging
@@ -92,7 +93,7 @@ def test_clipping_that_the_first_update_does_not_feel(tmp_path, monkeypatch, opt
     assert size.size == "algorithmic", size.sentence()
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "Adagrad"])
+@pytest.mark.parametrize("optimizer", one_in(3, ["AdamW", "Adam", "Adagrad"]))
 def test_a_fused_update_is_rounding(tmp_path, monkeypatch, optimizer):
     """Wide: of few parameters a fused update rounds all as another does, on some processors."""
     changed = {"optimizer": "fused"}

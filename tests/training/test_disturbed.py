@@ -39,7 +39,7 @@ def kept(folder, settings, monkeypatch, where):
 @pytest.mark.parametrize(
     ("where", "settings", "why"),
     one_in(
-        8,
+        15,
         [
             ("data worker in test", {}, LOST),
             ("data worker in prediction", {}, LOST),

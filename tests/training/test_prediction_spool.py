@@ -69,6 +69,7 @@ def trained(folder, module, **workload):
     return artifacts.read_json(folder / "run.json")
 
 
+@pytest.mark.exhaustive
 def test_a_run_takes_no_more_memory_for_all_that_it_predicts(tmp_path):
     """Red before: 660 MiB more for these 320 MiB, and as much again when they were written."""
     without, much = (
