@@ -22,6 +22,20 @@ def judged(folder, *runs):
     return size, [*by_parameters(seen), *by_losses(seen), *by_updates(seen)]
 
 
+def apart_from_step_2(folder, first, *samples_and_losses):
+    """Write two runs, of which a quantity differs first in step 2, and then the parameters."""
+    planted = [
+        (2, first, "head.weight" if first != "loss" else None),
+        *((step, "parameters", "head.weight") for step in range(2, STEPS + 1)),
+    ]
+    return [
+        write_run(
+            folder, repeat, sample=sample, losses=losses, planted=planted if repeat == 2 else []
+        )
+        for repeat, (sample, losses) in enumerate(samples_and_losses, 1)
+    ]
+
+
 @pytest.mark.parametrize("is_apart", [*np.ndindex(2, 2, 2)])
 @pytest.mark.parametrize("first", ["loss", "gradients", "optimizer", "parameters"])
 def test_rounding_is_said_only_where_no_witness_goes_further(tmp_path, first, is_apart):
@@ -31,20 +45,7 @@ def test_rounding_is_said_only_where_no_witness_goes_further(tmp_path, first, is
     other = way * (1 + (1e-4 if at_once else 1e-9) * (way >= 2))
     other += 1e-2 * by_update * np.clip(way - 2, 0, None)
     losses = np.where(np.arange(STEPS) > 2, 1.1 + 1e-3 * by_loss, 1.1)
-    runs = [
-        write_run(
-            tmp_path,
-            repeat,
-            sample=sample,
-            losses=loss,
-            planted=[
-                (2, first, "head.weight" if first != "loss" else None),
-                *((step, "parameters", "head.weight") for step in range(2, STEPS + 1)),
-            ]
-            * (repeat - 1),
-        )
-        for repeat, sample, loss in ((1, way, np.full(STEPS, 1.1)), (2, other, losses))
-    ]
+    runs = apart_from_step_2(tmp_path, first, (way, np.full(STEPS, 1.1)), (other, losses))
     size, seen = judged(tmp_path, *runs)
     beyond = {witness.of for witness in seen if witness.apart > witness.bound}
     # Behind the steps that witnesses look at, which are two of those here.
@@ -175,23 +176,9 @@ def test_a_loss_that_is_rounding_beside_the_next_ones_decides_nothing(tmp_path, 
     """Red before, on a processor that turns few of the first steps: "algorithmic"."""
     way = np.cumsum(np.ones(STEPS))[:, None] * np.ones((STEPS, 4))
     losses = np.array([1.1, start, *[1.1] * (STEPS - 2)])
-    runs = [
-        write_run(
-            tmp_path,
-            repeat,
-            sample=sample,
-            losses=loss,
-            planted=[
-                (2, "loss", None),
-                *((step, "parameters", "head.weight") for step in range(2, STEPS + 1)),
-            ]
-            * (repeat - 1),
-        )
-        for repeat, sample, loss in (
-            (1, way, losses),
-            (2, way + 0.3 * (way >= 2), np.where(np.arange(STEPS) > 0, losses * 1.5, losses)),
-        )
-    ]
+    others = np.where(np.arange(STEPS) > 0, losses * 1.5, losses)
+    moved = way + 0.3 * (way >= 2)
+    runs = apart_from_step_2(tmp_path, "loss", (way, losses), (moved, others))
     judgement, _ = judged(tmp_path, *runs)
     assert judgement.size == size, judgement.sentence()
     assert ("the loss rises from 1.00×10⁻¹³ to 1.10 at once" in judgement.sentence()) == (

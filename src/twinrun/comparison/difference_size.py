@@ -11,14 +11,13 @@ numbers, and Adam makes a whole step of a gradient that is but rounding, which i
 elements that moved have to. In a format of fewer digits than float32's both may, and it is never
 said of them. Nor is it where rounding may decide the steps of most elements, as at a minimum that a
 training begins in: of these half go the other way, so that a quarter of all do, or the first loss
-is rounding beside the next ones. Of parameters that
-equal gradients led to nothing is enlarged: they alone are enough. Else it is `undecided`, with
-what each witness says. Buffers may differ where no parameter feels it (a moving average that only
-predicts), and so may an evaluation: where parameters end with half of their digits equal, buffers
-must, too, and then what is logged, tested and predicted (see `outputs_apart`). Nor is it said to be
-rounding where a later step was given something else, or tears the runs apart: see `given_later` and
-`later_steps`. `rounding` says no more than that it suffices: in a low precision
-much hides behind rounding.
+is rounding beside the next ones. Of parameters that equal gradients led to nothing is enlarged:
+they alone are enough. Else it is `undecided`, with what each witness says. Buffers may differ where
+no parameter feels it (a moving average that only predicts), and so may an evaluation: where
+parameters end with half of their digits equal, buffers must, too, and then what is logged, tested
+and predicted (see `outputs_apart`). Nor is it said to be rounding where a later step was given
+something else, or tears the runs apart: see `given_later` and `later_steps`. `rounding` says no
+more than that it suffices: in a low precision much hides behind rounding.
 """
 
 from dataclasses import dataclass, replace

@@ -103,8 +103,8 @@ class Diverging:
         if len(losses) < 2 or not np.isfinite(losses).all():
             return None
         first, largest = float(losses[0]), float(losses[1:].max())
-        least = max(rounding.error(of, steps_after=0) for of in self.formats)
-        return (first, largest) if first <= least * largest and largest else None
+        coarsest = max(rounding.error(of, steps_after=0) for of in self.formats)
+        return (first, largest) if first <= coarsest * largest and largest else None
 
     @property
     def finest(self) -> tuple[Formats, Formats]:
