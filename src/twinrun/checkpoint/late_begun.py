@@ -1,0 +1,80 @@
+"""What data had before they were first read, and what they were given later."""
+
+from collections.abc import Iterator
+
+import pytorch_lightning as pl
+
+from twinrun.checkpoint.late_places import LEAF, NOTHING, SEEN, Before, Outlines, is_blank
+from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
+from twinrun.checkpoint.users_code import is_computed_once
+
+
+class LateData:
+    """Their attributes, by who has them."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.owners: dict[int, object] = {}
+        """By identity; they are kept, so that no others get their numbers."""
+        self._before: dict[tuple[int, str], Before] = {}
+        self._held_by: dict[str, int] = {}
+
+    def begin(self, trainer: pl.Trainer) -> set[str]:
+        """Look at data that are about to be read, if they are new.
+
+        Returns:
+            What another object has by now that is called alike.
+        """
+        loaders = loaders_of(trainer)
+        parts = [vars(trainer).get("datamodule"), *parts_of(loaders)]
+        if all(part is None or id(part) in self.owners for part in parts):
+            return set()
+        known, late, others = self.owners, tuple[str, ...](), set[str]()
+        # Those of an epoch whose loaders are made anew are let go.
+        self.owners = {id(part): part for part in parts if part is not None}
+        new: list[UsersAttribute] = []
+        for called, each in users_attributes(trainer, loaders):
+            owner = id(each.owner)
+            if called.startswith(late):
+                continue
+            if owner in known and self._before_of(each).is_nothing:
+                late += () if is_blank(each.value) else (f"{called}.", f"{called}[")
+            self.owners[owner] = each.owner
+            if self._held_by.setdefault(called, owner) != owner:
+                self._held_by[called] = owner
+                others.add(called)
+            if owner not in known:
+                new.append(each)
+        outlines = Outlines(self.owners)
+        for each in new:
+            try:
+                before = outlines.before(each.value)
+            except Exception:  # of whatever class: something in it cannot be looked at
+                before = SEEN
+            self._before[id(each.owner), each.name] = before
+        self._before = {key: it for key, it in self._before.items() if key[0] in self.owners}
+        return others
+
+    def _before_of(self, each: UsersAttribute) -> Before:
+        return self._before.get((id(each.owner), each.name), NOTHING)
+
+    def late(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute, Before]]:
+        """Yield what may have been given something later, and what it had before."""
+        loaders = loaders_of(trainer)
+        # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
+        parts = {id(part) for part in parts_of(loaders)}
+        for called, each in users_attributes(trainer, loaders):
+            before = self._before_of(each)
+            is_new = id(each.owner) not in self.owners or id(each.value) in parts
+            if before.outline is not LEAF and not is_new and not is_blank(each.value):
+                yield called, each, before
+
+    def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
+        """Name what is looked at here alone, by the identity of its owner."""
+        return {
+            (id(each.owner), each.name)
+            for _, each, before in self.late(trainer)
+            if before.is_nothing and not is_computed_once(each.owner, each.name)
+        }
