@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import MOST_ENTRIES, UnseenError, content_of_late
 from twinrun.checkpoint.late_filling import filled_by
+from twinrun.checkpoint.late_places import NewPlaces, Outlines
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.users_attributes import READING
 from twinrun.errors import TwinrunError
@@ -320,8 +321,8 @@ def test_a_generator_that_a_sampler_makes_late_is_refused_and_one_it_is_given_is
     assert_resumed(tmp_path, [3, 8], kills=[4, 9], **options)
 
 
-def content(value, *, depth=0):
-    return content_of_late(value, {}, depth=depth)
+def content(value, before=None):
+    return content_of_late(value, NewPlaces({}), Outlines({}).before(before)).content
 
 
 class Own:
@@ -361,7 +362,7 @@ def test_what_is_filled_is_compared_by_its_keys():
     assert len(more_than(few, many)["made"]) == 98
     assert more_than(many, few) == {}
     with_nothing = [rows[0], None, None]
-    assert len(content(with_nothing, depth=1)) == 2
+    assert len(content(with_nothing, [None] * 3)) == 2
 
 
 def test_of_many_entries_those_are_looked_at_that_others_look_at_too():
@@ -404,4 +405,10 @@ class Fills:
 
 def test_code_that_reads_is_seen_to_fill():
     filled, _ = filled_by(Fills, frozenset(READING))
-    assert filled == {"set", "by_key", "counted", "by_method", "inside"}
+    assert filled == {
+        "set": {"="},
+        "by_key": {"*"},
+        "counted": {"*"},
+        "by_method": {"*"},
+        "inside": {"="},
+    }
