@@ -1,10 +1,11 @@
 """What data had before they were first read, and what they were given later."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.late_places import LEAF, NOTHING, SEEN, Before, Outlines, is_blank
+from twinrun.checkpoint.late_unread import read_by_others, set_anew
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
@@ -63,18 +64,38 @@ class LateData:
     def late(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute, Before]]:
         """Yield what may have been given something later, and what it had before."""
         loaders = loaders_of(trainer)
+        found = [*users_attributes(trainer, loaders)]
+        unread = _unread(trainer, found)
         # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
         parts = {id(part) for part in parts_of(loaders)}
-        for called, each in users_attributes(trainer, loaders):
+        for called, each in found:
             before = self._before_of(each)
+            if (id(each.owner), each.name) in unread:
+                continue
             is_new = id(each.owner) not in self.owners or id(each.value) in parts
             if before.outline is not LEAF and not is_new and not is_blank(each.value):
                 yield called, each, before
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
-        """Name what is looked at here alone, by the identity of its owner."""
-        return {
+        """Name what is looked at here alone, or need not be, by the identity of its owner."""
+        found = users_attributes(trainer, loaders_of(trainer))
+        return _unread(trainer, found) | {
             (id(each.owner), each.name)
             for _, each, before in self.late(trainer)
             if before.is_nothing and not is_computed_once(each.owner, each.name)
         }
+
+
+def _unread(
+    trainer: pl.Trainer, found: Iterable[tuple[str, UsersAttribute]]
+) -> set[tuple[int, str]]:
+    """Name what nobody reads that has not set it before, by the identity of its owner."""
+    every = [each for _, each in found]
+    try:
+        asked = [each for each in every if each.name in set_anew(type(each.owner))]
+        if not asked:
+            return set()
+        read = read_by_others(trainer, frozenset(type(each.owner) for each in every))
+    except Exception:  # of whatever class: their code cannot be read
+        return set()
+    return {(id(each.owner), each.name) for each in asked if each.name not in read}

@@ -82,13 +82,16 @@ class Outlines:
 
     def before(self, value: object) -> Before:
         """Write down what lies where in an attribute, but for what was come to in another one."""
-        most, seen = MOST, self._seen
+        is_nothing, most, seen = is_blank(value), MOST, self._seen
         while most:
-            self._left, self._seen = _MOST_PLACES, {*seen}
+            # What is nothing is late in each attribute that has it.
+            self._left, self._seen = _MOST_PLACES, set() if is_nothing else {*seen}
             try:
-                return Before(self._of(value, most, DEEPEST), most, is_blank(value))
+                return Before(self._of(value, most, DEEPEST), most, is_nothing)
             except _TooManyError:
                 most //= 8
+            finally:
+                self._seen |= seen
         return SEEN
 
     def _of(self, value: object, most: int, deeper: int) -> Outline | None:
