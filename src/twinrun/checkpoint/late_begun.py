@@ -10,6 +10,7 @@ from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
 from twinrun.checkpoint.users_code import is_computed_once
+from twinrun.containers import is_container
 
 
 class LateData:
@@ -70,19 +71,22 @@ class LateData:
         parts = {id(part) for part in parts_of(loaders)}
         for called, each in found:
             before = self._before_of(each)
-            if (id(each.owner), each.name) in unread:
+            is_known = id(each.owner) in self.owners and (id(each.owner), each.name) not in unread
+            if not is_known or id(each.value) in parts:
                 continue
-            is_new = id(each.owner) not in self.owners or id(each.value) in parts
-            if before.outline is not LEAF and not is_new and not is_blank(each.value):
+            if before.outline is not LEAF and not is_blank(each.value):
                 yield called, each, before
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, or need not be, by the identity of its owner."""
-        found = users_attributes(trainer, loaders_of(trainer))
+        found = [*users_attributes(trainer, loaders_of(trainer))]
+        late = [each for _, each, before in self.late(trainer) if before.is_nothing]
+        alone = {id(each.value) for each in late if is_container(each.value)}
+        names = {(id(each.owner), each.name): each for each in late}
+        # What has come to one of several that have it is looked at there.
+        names |= {(id(each.owner), each.name): each for _, each in found if id(each.value) in alone}
         return _unread(trainer, found) | {
-            (id(each.owner), each.name)
-            for _, each, before in self.late(trainer)
-            if before.is_nothing and not is_computed_once(each.owner, each.name)
+            key for key, each in names.items() if not is_computed_once(each.owner, each.name)
         }
 
 
