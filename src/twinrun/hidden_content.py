@@ -1,6 +1,7 @@
 """What an object holds that shows it in no attribute, and a long container of plain values."""
 
 import collections
+import ctypes
 import io
 import numbers
 import pickle
@@ -32,6 +33,9 @@ CHUNK = 1 << 16  # entries that are written at once
 ESCAPED = "backslashreplace"
 KINDS = frozenset(PLAIN)
 UNORDERED = (set, frozenset)
+_OF_C = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
+_SHARED = "multiprocessing.sharedctypes"
+_POINTS = "PzZOX"  # codes of `ctypes` for what is elsewhere
 _IN_MEMORY = (io.BytesIO, io.StringIO)
 # Their classes have no state of their own: a dataset of torch's is a `typing.Generic`.
 _STATELESS = {"typing", "abc", "collections.abc"}
@@ -75,6 +79,8 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     >>> content_of("a text"), content_of(object())
     (None, None)
     """
+    if (content := content_of_c(value)) is not None:
+        return content
     is_file = isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)
     if is_file or isinstance(value, _OTHERS) or is_container(value) or is_hidden_iterator(value):
         return None
@@ -94,6 +100,30 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     except Exception:  # of whatever class
         return None
     return f"{type(value).__name__} {xxhash.xxh3_64_hexdigest(seen)}"
+
+
+def content_of_c(value: object) -> str | None:
+    """Write down numbers of C's, which several processes may share (`multiprocessing.Value`).
+
+    Nothing is returned of anything else, of what points elsewhere, and of more than 64 MiB.
+
+    >>> content_of_c(ctypes.c_int(1)) == content_of_c(ctypes.c_int(2)), content_of_c(1)
+    (False, None)
+    """
+    if type(value).__module__ == _SHARED and not isinstance(value, _OF_C):  # with a lock
+        value = attributes_of(value).get("_obj")
+    if not isinstance(value, _OF_C) or not _is_of_numbers(type(value)):
+        return None
+    if ctypes.sizeof(value) > MOST_BYTES:
+        return None
+    return f"{type(value).__name__} {xxhash.xxh3_64_hexdigest(bytes(value))}"
+
+
+def _is_of_numbers(kind: Any) -> bool:
+    if issubclass(kind, ctypes._SimpleCData):
+        return kind._type_ not in _POINTS
+    inside = [kind._type_] if issubclass(kind, ctypes.Array) else [each[1] for each in kind._fields_]
+    return all(map(_is_of_numbers, inside))
 
 
 def content_of_plain(value: object) -> str | None:

@@ -37,7 +37,7 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.hidden_content import ESCAPED, KINDS, NUMBERS, content_of, content_of_plain
+from twinrun.hidden_content import ESCAPED, KINDS, NUMBERS, content_of, content_of_c, content_of_plain
 from twinrun.pandas_values import is_table
 
 Content: TypeAlias = str | dict[str, str]
@@ -253,6 +253,8 @@ def _of_object(value: Any, inner: Any) -> str:
             raise UnseenError(f"it cannot be seen what {kind.__qualname__} holds")
         base = "" if own else content_of(value) or ""
         return f"{name} {base}{inner(own)}"
+    if (content := content_of_c(value)) is not None:
+        return content
     if kind.__module__ == "functools" and hasattr(value, "cache_info"):
         raise UnseenError("it cannot be seen what an `lru_cache` keeps")
     if not is_data(value):
