@@ -28,10 +28,11 @@ from twinrun.checkpoint.validated_batches import ValidatedBatches
 
 _WHY = "changes while the training runs, and no checkpoint holds it"
 _ANEW = "and a resumed training would make it anew"
+_SAY = "its data's `state_dict` and `load_state_dict` may hold it"
 _UNSET = "it is filled under way, and not seen to be by `self.x = ...` or `self.x[...] = ...`"
 _CURE = "where data are read: do so there, or fill it in `__init__`"
 _LETS_GO = "lets go of what it has kept, as a cache of a few rows does, and no checkpoint holds it"
-_KEEPS = "(it may keep all or nothing, or its data may have `state_dict` and `load_state_dict`)"
+_KEEPS = "it may keep all or nothing"
 _KILLED = "was made as data were read, and the process was killed before the first batch behind"
 _UNLIKE = "is another one than before the stop: no checkpoint holds it"
 _WAITS = "is first set as data are read: a checkpoint waits until it has stayed the same in"
@@ -115,9 +116,9 @@ class LateAttributes:
         were_all = self._were_all
         found, refused = self.look(trainer)
         if (other := first_other(self.known, found)) is not None:
-            self._moved = f"{_called(other)} {_WHY}, {_ANEW}"
+            self._moved = f"{_called(other)} {_WHY}, {_ANEW} ({_SAY})"
         elif (other := self._let_go(found, were_all)) is not None:
-            self._moved = f"{_called(other)} {_LETS_GO} {_KEEPS}"
+            self._moved = f"{_called(other)} {_LETS_GO} ({_KEEPS}, or {_SAY})"
         grown = self.known.keys() & more_than(self.known, found).keys()
         self._grown |= grown
         self.known, self._last = with_more(self.known, found), found
