@@ -211,7 +211,7 @@ class DataLooks:
             # In the place of a plain value it was put there under way.
             known = self.arrays[key][1] if key in self.arrays else None
             # ASSUME that what a library's object has only later is what it computes once.
-            is_late = key in now._of_library or key in now._mapped
+            is_late = key in now._of_library or key in now._mapped or key in now._filled
             is_new = known is None and not is_late and self._was_there(key, owner)
             is_there = known is not None or key in self.numbers
             if is_new or (is_there and known != content):
