@@ -4,7 +4,9 @@
 rows, which the first batch behind a checkpoint need not have.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
+from tempfile import mkdtemp
 
 import torch
 from late_data import Lazy
@@ -254,8 +256,6 @@ class LateReader(Records):
 
 class ByShard(Records):
     def begin(self):
-        from collections import defaultdict
-
         self.store = defaultdict(dict)
 
     def kept(self, index):
@@ -277,8 +277,6 @@ class InATemporaryFolder(Records):
         self.made = None
 
     def kept(self, index):
-        from tempfile import mkdtemp
-
         if self.made is None:
             self.made = mkdtemp()
         return self.rows[index]

@@ -79,8 +79,8 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     >>> content_of("a text"), content_of(object())
     (None, None)
     """
-    if (content := content_of_c(value)) is not None:
-        return content
+    if (found := _numbers_of_c(value)) is not None:
+        return f"{type(found).__name__} {xxhash.xxh3_64_hexdigest(bytes(found))}"
     is_file = isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)
     if is_file or isinstance(value, _OTHERS) or is_container(value) or is_hidden_iterator(value):
         return None
@@ -102,28 +102,30 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     return f"{type(value).__name__} {xxhash.xxh3_64_hexdigest(seen)}"
 
 
-def content_of_c(value: object) -> str | None:
-    """Write down numbers of C's, which several processes may share (`multiprocessing.Value`).
+def is_of_c(value: object) -> bool:
+    """Say whether a value is numbers of C's, which processes may share (`multiprocessing.Value`).
 
-    Nothing is returned of anything else, of what points elsewhere, and of more than 64 MiB.
+    Not what points elsewhere, nor more than 64 MiB.
 
-    >>> content_of_c(ctypes.c_int(1)) == content_of_c(ctypes.c_int(2)), content_of_c(1)
-    (False, None)
+    >>> is_of_c(ctypes.c_int(1)), is_of_c(ctypes.c_char_p(b"")), is_of_c(1)
+    (True, False, False)
     """
+    return _numbers_of_c(value) is not None
+
+
+def _numbers_of_c(value: object) -> Any:
     if type(value).__module__ == _SHARED and not isinstance(value, _OF_C):  # with a lock
         value = attributes_of(value).get("_obj")
-    if not isinstance(value, _OF_C) or not _is_of_numbers(type(value)):
-        return None
-    if ctypes.sizeof(value) > MOST_BYTES:
-        return None
-    return f"{type(value).__name__} {xxhash.xxh3_64_hexdigest(bytes(value))}"
+    is_one = isinstance(value, _OF_C) and _is_of_numbers(type(value))
+    return value if is_one and ctypes.sizeof(value) <= MOST_BYTES else None
 
 
 def _is_of_numbers(kind: Any) -> bool:
     if issubclass(kind, ctypes._SimpleCData):
         return kind._type_ not in _POINTS
-    inside = [kind._type_] if issubclass(kind, ctypes.Array) else [each[1] for each in kind._fields_]
-    return all(map(_is_of_numbers, inside))
+    if issubclass(kind, ctypes.Array):
+        return _is_of_numbers(kind._type_)
+    return all(_is_of_numbers(field[1]) for field in kind._fields_)
 
 
 def content_of_plain(value: object) -> str | None:

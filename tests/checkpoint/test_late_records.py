@@ -5,6 +5,8 @@ Each training is killed behind a checkpoint and resumed; where it is resumed, th
 
 import functools
 import multiprocessing
+from pathlib import Path
+from tempfile import mkdtemp
 
 import late_data
 import late_records
@@ -181,13 +183,21 @@ class Begun(Points):
         return DataLoader(rows, 16, sampler=Shuffles(rows))
 
 
-@pytest.mark.parametrize("kind", [Shuffles, InBatches, Buffers])
+BEGUN = [Shuffles, InBatches, Buffers]
+
+
+@pytest.mark.parametrize("kind", BEGUN)
 def test_what_an_iteration_sets_before_it_reads_it_is_no_state(tmp_path, kind):
     """Red before: a checkpoint was written, and its resume ended; of a buffer none was written."""
+    options = {"data": functools.partial(Begun, kind), **AT_STARTS}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", BEGUN)
+def test_nor_is_it_in_mid_epoch(tmp_path, kind):
     options = {"data": functools.partial(Begun, kind), "module": Small, "max_epochs": 4}
-    assert_resumed(tmp_path / "in", [3, 12], kills=[4, 13], **options)
-    options |= {"minutes": 0}
-    assert_resumed(tmp_path / "at", [10], kills=[13], every_batches=9, **options)
+    assert_resumed(tmp_path, [3, 12], kills=[4, 13], **options)
 
 
 class ReadsLater(Shuffles):
@@ -395,11 +405,10 @@ def test_rows_that_refer_to_each_other_have_an_end():
     assert Outlines({}).before([first, second] * 40).outline
 
 
-def test_keys_of_temporary_paths_are_known_again(tmp_path, monkeypatch):
-    import tempfile
-
-    folder = tempfile.gettempdir()
-    assert key_text(f"{folder}/tmp1/a") == key_text(f"{folder}/tmp2/a") != key_text("/b/a")
+def test_keys_of_temporary_paths_are_known_again():
+    folders = [Path(mkdtemp()) for _ in range(2)]
+    first, second = (key_text(folder / "a") for folder in folders)
+    assert first == second != key_text(Path("a"))
 
 
 class Raises(Dataset):

@@ -10,37 +10,22 @@ import types
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
+from twinrun.checkpoint.late_values import NOTHING, Value, arguments, either, merged, of_name, texts
 from twinrun.checkpoint.users_code import functions_in, is_users
 
 DEEPEST = 5  # functions that call each other
 _FILLS = {"setdefault", "append", "add", "update", "extend", "insert", "put", "__setitem__"}
 _BY_A_KEY = {"setdefault", "__setitem__"}
 _LIES_IN = {"get", "setdefault", "pop", "values", "items", "__getitem__"}
-_LIKE = (enumerate, zip, iter, next, reversed, sorted, list, tuple, filter)  # as what they are given
+# As what they are given.
+_LIKE = (enumerate, zip, iter, next, reversed, sorted, list, tuple, filter)
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS"}
 _ENDS |= {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 _LEAVES_TOP = ("POP", "STORE", "DELETE", "END", "JUMP", "LIST", "SET", "MAP", "DICT")
 _KNOWN = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 _NULL = 2  # places of a call for the function, and for the object of a method
-
-
-class Value(NamedTuple):
-    """What is known of a value."""
-
-    roots: frozenset[str] = frozenset()
-    """Names of the attributes that it lies in."""
-    what: object = None
-    """A constant, a function, or the name of a method."""
-    is_self: bool = False
-    """Whether it is the object."""
-    is_method: bool = False
-    """Whether it is a method of the value behind it."""
-
-
-_NOTHING = Value()
 
 
 class Filling:
@@ -59,12 +44,14 @@ class Filling:
     def read(self, function: types.FunctionType) -> None:
         """Look at a function, whatever it is called with."""
         with suppress(Exception):  # instructions of another version, say
-            self.call(function, [_of_name(name) for name in _arguments(function.__code__)], DEEPEST)
+            self.call(function, [of_name(name) for name in arguments(function.__code__)], DEEPEST)
 
     def call(self, function: types.FunctionType, given: Sequence[Value], deeper: int) -> Value:
         """Look at a function that is given these; return what it returns."""
         code = function.__code__
-        return self.run(code, function.__globals__, dict(zip(_arguments(code), given)), deeper)
+        return self.run(
+            code, function.__globals__, dict(zip(arguments(code), given, strict=False)), deeper
+        )
 
     def run(
         self,
@@ -85,10 +72,10 @@ class Filling:
         try:
             hash(key)
         except TypeError:  # a constant that is a list, say
-            return _NOTHING
+            return NOTHING
         if not deeper or key in self._returned:
-            return self._returned.get(key, _NOTHING)
-        self._returned[key] = _NOTHING  # until it is known
+            return self._returned.get(key, NOTHING)
+        self._returned[key] = NOTHING  # until it is known
         frame = _Frame(self, code, known, {**names}, deeper)
         for _ in range(2):  # in a loop what comes later is known then
             frame.go()
@@ -102,13 +89,13 @@ class Filling:
 
     def method(self, name: str, given: Sequence[Value], deeper: int) -> Value:
         """Look at methods of the object."""
-        found = _NOTHING
+        found = NOTHING
         for base in self._bases:
             for function in functions_in(vars(base).get(name)):
                 if isinstance(function, types.FunctionType):
                     is_static = isinstance(vars(base)[name], staticmethod)
                     own = given[1:] if is_static else given
-                    found = _either(found, self.call(function, own, deeper))
+                    found = either(found, self.call(function, own, deeper))
         return found
 
 
@@ -128,26 +115,26 @@ class _Frame:
         self._stack: list[Value] = []
         self._at: dict[int, list[Value]] = {}  # stacks that are jumped with
         self._words: tuple[str, ...] = ()
-        self.returned = _NOTHING
+        self.returned = NOTHING
 
     def go(self) -> None:
         is_reached = True
         self._stack, self._at = [], {}
         for step in dis.get_instructions(self._code):
             if (came := self._at.get(step.offset)) is not None:
-                self._stack = _merged(self._stack, came) if is_reached else came
+                self._stack = merged(self._stack, came) if is_reached else came
                 is_reached = True
             elif not is_reached:  # of an exception
                 self._stack, is_reached = [], True
             if step.opcode in _JUMPS:
                 more = dis.stack_effect(step.opcode, step.arg, jump=True)
-                stack = self._stack[: len(self._stack) + min(more, 0)] + [_NOTHING] * max(more, 0)
+                stack = self._stack[: len(self._stack) + min(more, 0)] + [NOTHING] * max(more, 0)
                 self._at[step.argval] = stack
             self._step(step)
             is_reached = step.opname not in _ENDS
 
     def _pop(self, count: int = 1) -> list[Value]:
-        found = [self._stack.pop() if self._stack else _NOTHING for _ in range(count)]
+        found = [self._stack.pop() if self._stack else NOTHING for _ in range(count)]
         return found[::-1]
 
     def _step(self, step: dis.Instruction) -> None:
@@ -156,30 +143,30 @@ class _Frame:
         if handler is not None:
             handler(step)
         elif name.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_CLOSURE")):
-            stack += [self._names.get(each, _NOTHING) for each in _texts(step.argval)]
+            stack += [self._names.get(each, NOTHING) for each in texts(step.argval)]
         elif name.startswith(("STORE_FAST", "STORE_DEREF")):
-            first, *others = _texts(step.argval)
-            self._names[first] = _either(self._names.get(first, _NOTHING), *self._pop())
+            first, *others = texts(step.argval)
+            self._names[first] = either(self._names.get(first, NOTHING), *self._pop())
             for each in others:
                 if "LOAD" in name:
-                    stack.append(self._names.get(each, _NOTHING))
+                    stack.append(self._names.get(each, NOTHING))
                 else:
-                    self._names[each] = _either(self._names.get(each, _NOTHING), *self._pop())
+                    self._names[each] = either(self._names.get(each, NOTHING), *self._pop())
         elif name in ("GET_ITER", "GET_YIELD_FROM_ITER", "CACHE", "PRECALL", "RESUME"):
             return
         elif name in ("BUILD_TUPLE", "BUILD_LIST"):
             found = self._pop(step.arg or 0)
             stack.append(Value(frozenset().union(*(each.roots for each in found))))
         elif name == "RETURN_VALUE":
-            self.returned = _either(self.returned, *self._pop())
+            self.returned = either(self.returned, *self._pop())
         elif name == "YIELD_VALUE":
-            self.returned = _either(self.returned, *stack[-1:] or [_NOTHING])
+            self.returned = either(self.returned, *stack[-1:] or [NOTHING])
         else:
             change = dis.stack_effect(step.opcode, step.arg, jump=False)
             self._pop(max(-change, 0))
             if change < 0 and self._stack and not name.startswith(_LEAVES_TOP):
-                self._stack[-1] = _NOTHING
-            stack += [_NOTHING] * change
+                self._stack[-1] = NOTHING
+            stack += [NOTHING] * change
 
     def _load_const(self, step: dis.Instruction) -> None:
         self._stack.append(Value(what=step.argval))
@@ -188,7 +175,7 @@ class _Frame:
         held = self._known.get(step.argval, getattr(builtins, step.argval, None))
         found = Value(what=held if isinstance(held, _KNOWN) else None)
         is_called = dis.stack_effect(step.opcode, step.arg, jump=False) == _NULL
-        self._stack += [found, _NOTHING] if is_called else [found]
+        self._stack += [found, NOTHING] if is_called else [found]
 
     def _load_attr(self, step: dis.Instruction) -> None:
         (owner,) = self._pop()
@@ -204,7 +191,7 @@ class _Frame:
         *_, owner = self._pop(3)
         is_called = dis.stack_effect(step.opcode, step.arg, jump=False) == -1
         method = Value(what=str(step.argval), is_method=True)
-        self._stack += [method, owner] if is_called else [_NOTHING]
+        self._stack += [method, owner] if is_called else [NOTHING]
 
     def _store_attr(self, step: dis.Instruction) -> None:
         _, owner = self._pop(2)
@@ -236,7 +223,7 @@ class _Frame:
 
     def _copy(self, step: dis.Instruction) -> None:
         depth = step.arg or 1
-        self._stack.append(self._stack[-depth] if depth <= len(self._stack) else _NOTHING)
+        self._stack.append(self._stack[-depth] if depth <= len(self._stack) else NOTHING)
 
     def _swap(self, step: dis.Instruction) -> None:
         depth, stack = step.arg or 1, self._stack
@@ -253,8 +240,7 @@ class _Frame:
         self._stack.append(inner)
 
     def _kw_names(self, step: dis.Instruction) -> None:
-        found = step.argval if isinstance(step.argval, tuple) else self._code.co_consts[step.arg or 0]
-        self._words = tuple(found)
+        self._words = tuple(map(str, self._code.co_consts[step.arg or 0]))
 
     def _call_kw(self, step: dis.Instruction) -> None:
         (words,) = self._pop()
@@ -272,7 +258,7 @@ class _Frame:
         filling = self._filling
         if first.is_method and isinstance(second.what, types.ModuleType):
             held = vars(second.what).get(str(first.what))
-            first, second = Value(what=held if isinstance(held, _KNOWN) else None), _NOTHING
+            first, second = Value(what=held if isinstance(held, _KNOWN) else None), NOTHING
         if first.is_method:
             name = str(first.what)
             if second.is_self:
@@ -280,10 +266,10 @@ class _Frame:
             if name in _FILLS:
                 key = given[0].what if name in _BY_A_KEY and given else None
                 filling.put(second.roots or first.roots, key)
-            return Value(second.roots) if name in _LIES_IN else _NOTHING
+            return Value(second.roots) if name in _LIES_IN else NOTHING
         # Before version 3.13 what is called may lie behind nothing, or before an argument.
-        called, own = (first, second) if first.what is not None else (second, _NOTHING)
-        given = [own, *given] if own != _NOTHING else given
+        called, own = (first, second) if first.what is not None else (second, NOTHING)
+        given = [own, *given] if own != NOTHING else given
         what = called.what
         if what is super:
             return Value(is_self=True)
@@ -291,44 +277,20 @@ class _Frame:
             return Value(given[0].roots | {given[1].what})
         if isinstance(what, type | types.BuiltinFunctionType):
             roots = frozenset().union(*(each.roots for each in given))
-            return Value(roots) if what in _LIKE else _NOTHING
+            return Value(roots) if what in _LIKE else NOTHING
         if isinstance(what, types.CodeType):
             return self._run_inside(called, given)
         if isinstance(what, types.FunctionType) and is_users(what.__module__):
             split = len(given) - len(words)
-            names = dict(zip(_arguments(what.__code__), given[:split]))
-            names |= dict(zip(words, given[split:]))
+            names = dict(zip(arguments(what.__code__), given[:split], strict=False))
+            names |= dict(zip(words, given[split:], strict=False))
             return filling.run(what.__code__, what.__globals__, names, self._deeper - 1)
-        return _NOTHING
+        return NOTHING
 
     def _run_inside(self, inner: Value, given: Sequence[Value]) -> Value:
         """Look at a function inside of this one, which has its variables."""
         if not isinstance(inner.what, types.CodeType):
-            return _NOTHING
-        free = {each: self._names.get(each, _NOTHING) for each in inner.what.co_freevars}
-        names = free | dict(zip(_arguments(inner.what), given))
+            return NOTHING
+        free = {each: self._names.get(each, NOTHING) for each in inner.what.co_freevars}
+        names = free | dict(zip(arguments(inner.what), given, strict=False))
         return self._filling.run(inner.what, self._known, names, self._deeper - 1)
-
-
-def _arguments(code: types.CodeType) -> tuple[str, ...]:
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
-def _of_name(name: str) -> Value:
-    return Value(is_self=name == "self")
-
-
-def _texts(argval: object) -> tuple[str, ...]:
-    return tuple(map(str, argval)) if isinstance(argval, tuple) else (str(argval),)
-
-
-def _either(first: Value, second: Value) -> Value:
-    what = first.what if second.what is None else second.what
-    return Value(first.roots | second.roots, what, first.is_self or second.is_self)
-
-
-def _merged(first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
-    """Return a stack that is come to from two sides."""
-    size = min(len(first), len(second))
-    tops = zip(first[len(first) - size :], second[len(second) - size :])
-    return [*(first if len(first) > size else second)[:-size or None], *(_either(a, b) for a, b in tops)]

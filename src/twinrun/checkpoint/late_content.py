@@ -37,7 +37,13 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.hidden_content import ESCAPED, KINDS, NUMBERS, content_of, content_of_c, content_of_plain
+from twinrun.hidden_content import (
+    ESCAPED,
+    KINDS,
+    NUMBERS,
+    content_of,
+    content_of_plain,
+)
 from twinrun.pandas_values import is_table
 
 Content: TypeAlias = str | dict[str, str]
@@ -164,7 +170,7 @@ def _written(value: Any, deeper: int, seen: _Seen, *, is_whole: bool) -> str:
     if kind in (torch.Tensor, np.ndarray):  # of most entries; memory that is mapped is a class
         return _of_array(value, is_whole=is_whole)
     if kind in KINDS or isinstance(value, NUMBERS):
-        return f"{kind.__name__} {steady(value) if kind is str else value!r}"
+        return f"{kind.__name__} {steady(value) if isinstance(value, str) else value!r}"
     if is_faceless(value):
         return ""
     if is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value):
@@ -253,8 +259,6 @@ def _of_object(value: Any, inner: Any) -> str:
             raise UnseenError(f"it cannot be seen what {kind.__qualname__} holds")
         base = "" if own else content_of(value) or ""
         return f"{name} {base}{inner(own)}"
-    if (content := content_of_c(value)) is not None:
-        return content
     if kind.__module__ == "functools" and hasattr(value, "cache_info"):
         raise UnseenError("it cannot be seen what an `lru_cache` keeps")
     if not is_data(value):

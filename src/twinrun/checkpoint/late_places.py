@@ -202,10 +202,14 @@ def is_blank(value: object, deepest: int = DEEPEST) -> bool:
         return True
     if not is_container(value) or not deepest:
         return False
-    kind = next(each for each in (dict, list, tuple) if is_really(value, each))
-    items = dict.values(value) if kind is dict else kind.__iter__(value)
     # A long one ends at its first.
-    return all(item is None or is_blank(item, deepest - 1) for item in items)
+    return all(item is None or is_blank(item, deepest - 1) for item in _items(value))
+
+
+def _items(value: Any) -> Iterator[object]:
+    if is_really(value, dict):
+        return iter(dict.values(value))
+    return list.__iter__(value) if is_really(value, list) else tuple.__iter__(value)
 
 
 def _kind_of(value: Any) -> str:
@@ -220,9 +224,7 @@ def _fewer(most: int, entered: int) -> int:
     return max(min(FEW, most), most // max(entered, 1))
 
 
-def _inside(
-    value: Any, most: int, *, is_split: bool = False
-) -> list[tuple[object, object]] | None:
+def _inside(value: Any, most: int, *, is_split: bool = False) -> list[tuple[object, object]] | None:
     """Return what lies in a value by its key; None of what is looked at as a whole.
 
     Args:

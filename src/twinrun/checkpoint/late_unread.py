@@ -112,7 +112,7 @@ def _reads_unset(code: types.CodeType, name: str) -> bool:
     """Say whether code may read an attribute that it has not set: whether a way leads there."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
     at = {step.offset: turn for turn, step in enumerate(steps)}
-    caught = dis.Bytecode(code).exception_entries
+    caught = dis.Bytecode(code).exception_entries  # pyrefly: ignore[missing-attribute]
     own = code.co_varnames[:1]
     left, seen = [0], set[int]()
     while left:

@@ -42,7 +42,7 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.hidden_content import NUMBERS, PLAIN, UNORDERED, content_of, content_of_c, content_of_plain
+from twinrun.hidden_content import NUMBERS, PLAIN, UNORDERED, content_of, content_of_plain
 from twinrun.pandas_values import is_table
 
 MOST, DEEPEST = 50_000, 12
@@ -192,9 +192,7 @@ class Walk:
     def _object(self, value: object, called: str, deeper: int) -> Iterator[Found]:
         attributes, kind = attributes_seen(value), type(value)
         is_sought = self._is_sought is True
-        # What processes share has an attribute, which says where.
-        is_whole = not attributes or content_of_c(value) is not None
-        if is_whole and (content := content_of(value, is_sought=is_sought)) is not None:
+        if not attributes and (content := content_of(value, is_sought=is_sought)) is not None:
             yield Found(value, called, content)
             return
         before = self._in_library, self._is_sought
