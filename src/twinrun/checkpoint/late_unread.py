@@ -8,12 +8,13 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.own_states import functions_behind
+from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.users_code import MADE_ONCE, functions_in, is_users, names_in
 
 _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS"}
@@ -41,8 +42,8 @@ def set_anew(kind: type) -> frozenset[str]:
     )
 
 
-def read_by_others(trainer: pl.Trainer, owners: frozenset[type]) -> frozenset[str]:
-    """Name what other code reads of the module, its callbacks, the data module and other data.
+def read_by_others(trainer: pl.Trainer, owners: frozenset[type]) -> Set[str]:
+    """Name what code reads of the module, callbacks, the data module, other data, `collate_fn`.
 
     Args:
         trainer: of the training.
@@ -50,7 +51,9 @@ def read_by_others(trainer: pl.Trainer, owners: frozenset[type]) -> frozenset[st
     """
     parts = [*trainer.lightning_module.modules(), *vars(trainer)["callbacks"]]
     kinds = {type(part) for part in parts} | owners
-    return frozenset().union(*(_read(kind, owners) for kind in kinds if is_users(kind.__module__)))
+    functions = (getattr(each, "collate_fn", None) for each in loaders_of(trainer))
+    read = {name for each in functions for name in _loaded(getattr(each, "__code__", None))}
+    return read.union(*(_read(kind, owners) for kind in kinds if is_users(kind.__module__)))
 
 
 @functools.cache
@@ -67,8 +70,8 @@ def _read(kind: type, owners: frozenset[type]) -> frozenset[str]:
     )
 
 
-def _loaded(code: types.CodeType) -> Iterator[str]:
-    for step in dis.get_instructions(code):
+def _loaded(code: types.CodeType | None) -> Iterator[str]:
+    for step in dis.get_instructions(code) if code is not None else ():
         if step.opname in _READS or (step.opname == "LOAD_CONST" and isinstance(step.argval, str)):
             yield str(step.argval)
         elif isinstance(step.argval, types.CodeType):
