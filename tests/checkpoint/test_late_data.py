@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import MOST_ENTRIES, UnseenError, content_of_late
 from twinrun.checkpoint.late_filling import filled_by
-from twinrun.checkpoint.late_places import NewPlaces, Outlines
+from twinrun.checkpoint.late_spots import NewSpots, Outlines
 from twinrun.checkpoint.users_attributes import READING
 
 
@@ -261,7 +261,7 @@ def test_a_generator_that_a_sampler_makes_late_is_refused_and_one_it_is_given_is
 
 
 def content(value, before=None):
-    return content_of_late(value, NewPlaces({}), Outlines({}).before(before)).content
+    return content_of_late(value, NewSpots({}), Outlines({}).before(before)).content
 
 
 class Own:

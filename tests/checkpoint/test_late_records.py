@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Tens
 
 from twinrun.checkpoint.late_content import content_of_late
 from twinrun.checkpoint.late_filling import filled_by
-from twinrun.checkpoint.late_places import NewPlaces, Outlines
+from twinrun.checkpoint.late_spots import NewSpots, Outlines
 from twinrun.checkpoint.late_texts import key_text
 from twinrun.checkpoint.late_unread import set_anew
 
@@ -378,11 +378,11 @@ def test_attributes_that_are_set_before_they_are_read():
 
 
 def new(value, before):
-    looked = content_of_late(value, NewPlaces({}), Outlines({}).before(before))
-    return [place.path for place in looked.places.values()]
+    looked = content_of_late(value, NewSpots({}), Outlines({}).before(before))
+    return [spot.path for spot in looked.spots.values()]
 
 
-def test_new_are_the_places_where_nothing_lay():
+def test_new_are_the_spots_where_nothing_lay():
     rows = [{"number": turn, "row": None} for turn in range(40)]
     after = [dict(row) for row in rows]
     after[7]["row"], after[9]["more"] = torch.ones(2), 1

@@ -2,7 +2,7 @@
 
 A dataset may load its rows where it is first asked for one, and keep there what it has read. A
 resumed training makes that anew. It has to be what it was: a cache is, a count or a mean that moves
-is not. So what has come into the place of nothing (of None, of an empty container, of a list of
+is not. So what has come into the spot of nothing (of None, of an empty container, of a list of
 None) has to stay what it is from the first look on, is written into checkpoints, and is compared
 with what the resumed training has made.
 
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late
-from twinrun.checkpoint.late_places import NewPlaces
+from twinrun.checkpoint.late_spots import NewSpots
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
@@ -81,13 +81,13 @@ class LateAttributes:
         self._trained = len(parts_of(training_loaders(trainer)))
         # Data that have only now been made are looked at by their own attributes, too.
         parts = {id(part): part for part in parts_of(loaders_of(trainer))}
-        new = NewPlaces({**self._data.owners, **parts})
+        new = NewSpots({**self._data.owners, **parts})
         for called, each, before in self._data.late(trainer):
             name = _called(called)
             try:
                 known = self.known.get(called, {})
                 looked = content_of_late(each.value, new, before, known)
-                content, places, self._are_all[called] = looked
+                content, spots, self._are_all[called] = looked
             except UnseenError as error:
                 refused.append(f"{name} is first set as data are read, and {error}")
                 continue
@@ -98,7 +98,7 @@ class LateAttributes:
             if content == {}:
                 continue
             is_first = before.is_nothing and called not in self.known
-            others = [] if is_first else [p for key, p in places.items() if key not in known]
+            others = [] if is_first else [p for key, p in spots.items() if key not in known]
             is_seen = not before.is_nothing or bool(each.fills)
             if content and not (is_seen and all(map(each.is_filled_at, others))):
                 unset = _UNSET.replace("self.x", f"self.{each.name}")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint.late_places import LEAF, NOTHING, SEEN, Before, Outlines, is_blank
+from twinrun.checkpoint.late_spots import LEAF, NOTHING, SEEN, Before, Outlines, is_blank
 from twinrun.checkpoint.late_unread import read_by_others, set_anew
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of

@@ -21,7 +21,7 @@ import torch
 import xxhash
 
 from twinrun.checkpoint.data_in_place import content_of_array
-from twinrun.checkpoint.late_places import NOTHING, Before, NewPlaces, Place, key_of
+from twinrun.checkpoint.late_spots import NOTHING, Before, NewSpots, Spot, key_of
 from twinrun.checkpoint.late_texts import is_temporary, steady
 from twinrun.checkpoint.looks import UNSEEN, look_at_users
 from twinrun.checkpoint.users_code import attributes_seen, is_mapped, is_users
@@ -53,7 +53,7 @@ MOST_ENTRIES = 1 << 14  # that are written down of what is filled, chosen by has
 MOST_PLAIN = 1 << 20  # entries of a list of plain values, all of which are looked at
 MOST_LISTED = 1 << 12  # entries of another list, evenly spaced
 MOST_WHOLE = 64  # entries, of each of which an array is looked at in full
-MOST_BYTES, BLOCKS = 1 << 14, 16  # of an array in an entry of more, and in how many places
+MOST_BYTES, BLOCKS = 1 << 14, 16  # of an array in an entry of more, and in how many spots
 DEEPEST = 8  # containers and objects inside each other
 _KIND = "kind"  # among the hashes of keys; of a list also its size
 _APART = (pl.Trainer, pl.LightningModule, pl.LightningDataModule)  # looked at as what they are
@@ -69,14 +69,14 @@ class Looked(NamedTuple):
 
     content: Content
     """What has come; {} if nothing has."""
-    places: Mapping[str, Place]
+    spots: Mapping[str, Spot]
     """Where it lies, by the keys of the content."""
     is_all: bool
     """Whether all that has come is in the content."""
 
 
 def content_of_late(
-    value: Any, new: NewPlaces, before: Before = NOTHING, known: Content = ""
+    value: Any, new: NewSpots, before: Before = NOTHING, known: Content = ""
 ) -> Looked:
     """Write down what an attribute holds that it did not hold before.
 
@@ -94,37 +94,37 @@ def content_of_late(
         if not is_data(value):
             return Looked("", {}, is_all=True)
     found = new.of(value, before, known if isinstance(known, dict) else ())
-    if [place.path for place in found] == [""]:  # nothing that is filled
+    if [spot.path for spot in found] == [""]:  # nothing that is filled
         return Looked(_hash_of(_written(value, DEEPEST, _Seen(new), is_whole=True)), {}, True)
     every = 1
     while len(found) > MOST_ENTRIES * every:
         every *= 2
     # A small mapping may be no cache at all: of a large array in it all is looked at too.
     is_small = len(found) <= MOST_WHOLE
-    content, places = dict[str, str](), dict[str, Place]()
+    content, spots = dict[str, str](), dict[str, Spot]()
     if before.is_nothing and found:
         size = size_of(value) if is_container(value) and not is_really(value, dict) else ""
         content[_KIND] = f"{type(value).__name__}{size} "
-    for place in found:
-        key = key_of(place.path)
+    for spot in found:
+        key = key_of(spot.path)
         if every > 1 and int(key, 16) % every:
             continue
         if key in content:
             raise UnseenError("keys of a dictionary in it cannot be told apart")
-        if place.path.endswith("#"):
-            content[key] = f"{_hash_of(str(place.value))} "
+        if spot.path.endswith("#"):
+            content[key] = f"{_hash_of(str(spot.value))} "
         else:
-            few = _hash_of(_written(place.value, DEEPEST, _Seen(new), is_whole=False))
-            whole = _written(place.value, DEEPEST, _Seen(new), is_whole=True) if is_small else ""
+            few = _hash_of(_written(spot.value, DEEPEST, _Seen(new), is_whole=False))
+            whole = _written(spot.value, DEEPEST, _Seen(new), is_whole=True) if is_small else ""
             content[key] = f"{few} {_hash_of(whole) if is_small else ''}"
-        places[key] = place
-    return Looked(content, places, every == 1 and new.is_all)
+        spots[key] = spot
+    return Looked(content, spots, every == 1 and new.is_all)
 
 
 class _Seen:
     """The identities of what is looked at elsewhere, and of what has been come to besides."""
 
-    def __init__(self, new: NewPlaces) -> None:
+    def __init__(self, new: NewSpots) -> None:
         self._new, self._own = new, dict[int, object]()
 
     def __contains__(self, key: int) -> bool:
@@ -221,7 +221,7 @@ def _of_container(value: Any, inner: Any) -> Iterator[str]:
     is_plain = type(value) in (list, tuple) and size <= MOST_PLAIN
     if is_plain and KINDS.issuperset(kinds := {*map(type, value)}):
         if str not in kinds or not any(is_temporary(item) for item in value if type(item) is str):
-            # In this version each value as it is, whoever else holds it.
+            # In this version each value as it is, however many hold it.
             yield xxhash.xxh3_64_hexdigest(marshal.dumps(value, 2))
             return
     elif size <= MOST_PLAIN and (content := content_of_plain(value)) is not None:

@@ -104,7 +104,7 @@ def _parts(
         size, found = _size(item), _spaced(item, _MOST_INSIDE)
         is_dict = is_container(item) and is_really(item, dict)
         values = [inner for _, inner in found]
-        # More may come to a dictionary, and where nothing is: see `late_places`.
+        # More may come to a dictionary, and where nothing is: see `late_spots`.
         is_filled = deeper > 0 and (is_dict or any(map(_is_nothing, values)))
         content = None if is_filled else content_of_plain(values)
         if content is not None:

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
 from twinrun.checkpoint.late_filling import ANY, SET, filled_by
-from twinrun.checkpoint.late_places import Place
+from twinrun.checkpoint.late_spots import Spot
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
@@ -43,12 +43,12 @@ class UsersAttribute(NamedTuple):
     reading: frozenset[str]
     """The names of methods that read, of an object in it."""
 
-    def is_filled_at(self, place: Place) -> bool:
+    def is_filled_at(self, spot: Spot) -> bool:
         """Say whether code that reads data is seen to put something there."""
-        key = place.key if isinstance(place.key, str) else ANY
-        keys = self.fills | (self.inside if place.is_deep else frozenset())
-        if place.holder is not None:
-            kind, name = place.holder
+        key = spot.key if isinstance(spot.key, str) else ANY
+        keys = self.fills | (self.inside if spot.is_deep else frozenset())
+        if spot.holder is not None:
+            kind, name = spot.holder
             found = filled_by(kind, self.reading)[0].get(name, frozenset())
             keys |= found - {SET} | ({key} if key == f".{name}" and SET in found else frozenset())
         return bool(keys & {key, ANY})

@@ -1,6 +1,6 @@
 """Where something lies in a container, or in objects in it, and what lies there only later.
 
-Rows that are each given the sample that was read for them, a list of which some places hold None,
+Rows that are each given the sample that was read for them, a list of which some spots hold None,
 shards that open as they are read: nothing of that is seen where an attribute is looked at as a
 whole. So what lies where is written down before data are read. Of long lists and dictionaries
 entries are looked at that two processes choose alike, however many there are by then.
@@ -28,12 +28,12 @@ LEAF: Outline = {}
 MOST = 1 << 14  # entries of a container
 FEW = 64  # of one inside of a long one, at least
 DEEPEST = 6  # containers and objects inside each other
-_MOST_PLACES = 1 << 18  # in all; of more, fewer entries of the outermost are looked at
+_MOST_SPOTS = 1 << 18  # in all; of more, fewer entries of the outermost are looked at
 _LEAVES = KINDS - {type(None)} | {torch.Tensor, np.ndarray}
 _APART = (torch.nn.Module, pl.Trainer, pl.LightningDataModule)
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """Where something lies that was not there."""
 
     path: str
@@ -64,7 +64,7 @@ SEEN = Before(LEAF, MOST, is_nothing=False)  # elsewhere
 
 
 class _TooManyError(Exception):
-    """There are more places than are looked at."""
+    """There are more spots than are looked at."""
 
 
 class Outlines:
@@ -85,7 +85,7 @@ class Outlines:
         is_nothing, most, seen = is_blank(value), MOST, self._seen
         while most:
             # What is nothing is late in each attribute that has it.
-            self._left, self._seen = _MOST_PLACES, set() if is_nothing else {*seen}
+            self._left, self._seen = _MOST_SPOTS, set() if is_nothing else {*seen}
             try:
                 return Before(self._of(value, most, DEEPEST), most, is_nothing)
             except _TooManyError:
@@ -121,7 +121,7 @@ class Outlines:
         return self._shapes.setdefault((*outline, *map(id, outline.values())), outline)
 
 
-class NewPlaces:
+class NewSpots:
     """What lies in attributes where nothing lay before, but for what was come to in another one."""
 
     def __init__(self, owners: Container[int]) -> None:
@@ -139,7 +139,7 @@ class NewPlaces:
         """Say whether an object is an owner, or was come to."""
         return key in self._owners or key in self.seen
 
-    def of(self, value: object, before: Before, known: Container[str]) -> list[Place]:
+    def of(self, value: object, before: Before, known: Container[str]) -> list[Spot]:
         """Return what lies in an attribute now, and did not.
 
         Args:
@@ -148,10 +148,10 @@ class NewPlaces:
             known: the keys of an earlier look: a list that came with None in it may be full now.
         """
         self.is_all, self._known = True, known
-        return list(self._of(Place("", value, "", None), before.outline, before.most, DEEPEST))
+        return list(self._of(Spot("", value, "", None), before.outline, before.most, DEEPEST))
 
-    def _of(self, place: Place, before: Outline | None, most: int, deeper: int) -> Iterator[Place]:
-        value, path = place.value, place.path
+    def _of(self, spot: Spot, before: Outline | None, most: int, deeper: int) -> Iterator[Spot]:
+        value, path = spot.value, spot.path
         if value is None or before is LEAF:
             return
         if type(value) not in _LEAVES:
@@ -161,26 +161,26 @@ class NewPlaces:
             if deeper and (found := _inside(value, most, is_split=is_split)) is not None:
                 self.seen[id(value)] = value
                 if found and before is None and not is_really(value, dict):
-                    yield Place(f"{path}#", _kind_of(value), place.key, place.holder)
+                    yield Spot(f"{path}#", _kind_of(value), spot.key, spot.holder)
                 if is_container(value) and len(found) < size_of(value):
                     self.is_all = False
                 fewer = _fewer(most, len(found))
                 for key, item in found:
                     was = None if before is None else before.get(key)
                     if item is not None and was is not LEAF:
-                        inner = _place_in(place, key, item)
+                        inner = _spot_in(spot, key, item)
                         yield from self._of(inner, was, fewer, deeper - 1)
                 return
         if before is None:
-            yield place
+            yield spot
 
 
-def _place_in(place: Place, key: object, item: object) -> Place:
-    value, path = place.value, place.path
+def _spot_in(spot: Spot, key: object, item: object) -> Spot:
+    value, path = spot.value, spot.path
     is_own = not (is_container(value) or type(value) is collections.deque)
-    holder = (type(value), str(key)[1:]) if is_own else place.holder
+    holder = (type(value), str(key)[1:]) if is_own else spot.holder
     text = str(key) if is_own else key_text(key)
-    return Place(f"{path}, {text}" if path else text, item, key, holder, is_deep=bool(path))
+    return Spot(f"{path}, {text}" if path else text, item, key, holder, is_deep=bool(path))
 
 
 def key_of(path: str) -> str:
@@ -225,7 +225,7 @@ def _fewer(most: int, entered: int) -> int:
 
 
 def _inside(value: Any, most: int, *, is_split: bool = False) -> list[tuple[object, object]] | None:
-    """Return what lies in a value by its key; None of what is looked at as a whole.
+    """Return what lies in a value by its key; None if it is looked at as a whole.
 
     Args:
         value: it.
