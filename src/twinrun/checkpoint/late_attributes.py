@@ -2,9 +2,9 @@
 
 A dataset may load its rows where it is first asked for one, and keep there what it has read. A
 resumed training makes that anew. It has to be what it was: a cache is, a count or a mean that moves
-is not. So what has come into the spot of nothing (of None, of an empty container, of a list of
-None) has to stay what it is from the first look on, is written into checkpoints, and is compared
-with what the resumed training has made.
+is not. So what has come where nothing was (where None or an empty container was, also in rows and
+in objects of one's own) has to stay what it is from the first look on, is written into checkpoints,
+and is compared with what the resumed training has made.
 
 Proven is what has stayed the same through a whole pass over its data. What is not has to be there
 again at the first batch behind the checkpoint, or where the first epoch has been read again.

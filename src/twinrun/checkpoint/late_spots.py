@@ -1,6 +1,6 @@
 """Where something lies in a container, or in objects in it, and what lies there only later.
 
-Rows that are each given the sample that was read for them, a list of which some spots hold None,
+Rows that are each given the sample that was read for them, a list some of whose entries are None,
 shards that open as they are read: nothing of that is seen where an attribute is looked at as a
 whole. So what lies where is written down before data are read. Of long lists and dictionaries
 entries are looked at that two processes choose alike, however many there are by then.
