@@ -7,6 +7,7 @@ import functools
 import multiprocessing
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import ClassVar
 
 import late_data
 import late_records
@@ -437,3 +438,24 @@ class Raises(Dataset):
 def test_rows_that_raise_end_no_training(tmp_path):
     whole, _, _ = fit(tmp_path, data_of(Raises), Small, in_epoch=every(2))
     assert len(whole[0]) == 10
+
+
+class InItsClass(late_data.Lazy):
+    """Keeps its rows in its class."""
+
+    rows_kept: ClassVar = {}
+
+    def begin(self):
+        self.rows_kept.clear()
+
+    def __getitem__(self, index):
+        if index not in self.rows_kept:
+            self.rows_kept[index] = self.rows[index] * 2
+        return self.rows_kept[index], self.targets[index]
+
+
+def test_a_cache_in_a_class_is_refused_with_a_cure(tmp_path):
+    """Red before: without one."""
+    _, _, (said, *_) = fit(tmp_path, data_of(InItsClass), Small, minutes=0)
+    assert "InItsClass.rows_kept" in said
+    assert "may be an attribute that `__init__` sets" in said

@@ -126,6 +126,7 @@ class DataLooks:
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen, left=left):
+            self.held.note(found)
             is_told, may_fill = told.tells(found), told.may_fill(found)
             if may_fill:
                 self._filled.add((id(found.owner), found.name))
