@@ -161,8 +161,12 @@ class KeptBeside:
         loaders = training_loaders(trainer)
         kinds = {type(each).__name__ for each in loaders if hasattr(type(each), "__next__")}
         cures = dict.fromkeys(now.data.held.of_classes, _OF_CLASS)
-        cures |= {why.partition(" ")[0]: _CURE for why in found if why.partition(".")[0] in kinds}
-        return attributes, [f"{why}{cures.get(why.partition(' ')[0], '')}" for why in found]
+        cures |= {_named(why): _CURE for why in found if why.partition(".")[0] in kinds}
+        return attributes, [f"{why}{cures.get(_named(why), '')}" for why in found]
+
+
+def _named(why: str) -> str:
+    return why.partition(" changes ")[0]
 
 
 def _renewed(
