@@ -279,6 +279,23 @@ def test_and_resumed_where_it_says_what_it_keeps(tmp_path, kind):
     assert_resumed(tmp_path, [10], kills=[13], data=data, every_batches=9, **AT_STARTS)
 
 
+class SaysHowMany(late_records.ByAlias):
+    """Names what it keeps in its state, which has not it, but how much it is."""
+
+    def keep(self, index):
+        return self.rows[index] + (torch.randn(4) if index in late_records.DRAWN else 0)
+
+    def state_dict(self):
+        return {"many": len(self.store)}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_what_a_state_only_names_is_refused(tmp_path):
+    assert not never_wrong(tmp_path, SaysHowMany, kill=16, minutes=0, epochs=4)
+
+
 class SharedCount(late_data.Lazy):
     """Counts in a number that processes share."""
 
