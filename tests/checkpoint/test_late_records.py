@@ -351,7 +351,7 @@ class FillsByOtherNames:
         self.put_by_method(self.given)
         first, second = self.pair
         second.append(first)
-        return [kept for kept in self.read_too if row]
+        return [each for each in self.read_too if row]
 
     def put_by_method(self, rows):
         rows[0]["length"] = 1

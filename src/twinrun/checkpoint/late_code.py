@@ -265,7 +265,7 @@ class _Frame:
                 return filling.method(name, [second, *given], self._deeper - 1)
             if name in _FILLS:
                 key = given[0].what if name in _BY_A_KEY and given else None
-                filling.put(second.roots or first.roots, key)
+                filling.put(second.roots, key)
             return Value(second.roots) if name in _LIES_IN else NOTHING
         # Before version 3.13 what is called may lie behind nothing, or before an argument.
         called, own = (first, second) if first.what is not None else (second, NOTHING)
