@@ -39,7 +39,7 @@ def key_text(key: object) -> str:
     """Write a key of a dictionary.
 
     >>> key_text("a"), key_text((1, PurePath("b"))), key_text(3)
-    ("'a'", "(1, b, )", '3')
+    ("'a'", '(1, b, )', '3')
     """
     kind = type(key)
     if kind is int:
