@@ -26,10 +26,21 @@ OF_TRIAL = {
     "predictions_sha256": None,
     "predicted_on": None,
     "tested": {},
-    "begun": dict.fromkeys(["weights", "batches", "random", "random_after"]),
+    "begun": {
+        **dict.fromkeys(["weights", "batches", "random", "random_after", "drawn"]),
+        "states": {},
+    },
     "doubts": [],
     "resumed_at": [],
 }
+
+
+def states(seed, since):
+    """RNG states behind three steps, of each library those that no seed moves from a step on."""
+    return {
+        of: {f"{n}": "" if n >= since.get(of, 4) else f"{seed}" for n in (1, 2, 3)}
+        for of in ("torch", "numpy", "python")
+    }
 
 
 def ranking(
@@ -43,6 +54,8 @@ def ranking(
     are_same=False,
     still=(),
     begun=None,
+    since=None,
+    drawn=("torch",),
 ):
     """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number.
 
@@ -50,6 +63,8 @@ def ranking(
         still: the names of those whose weights no seed moves.
         begun: by name, which of `weights`, `batches`, `random` and `random_after` no seed moves as
             it begins.
+        since: by name, by library, the step from which on no seed moves its RNG states; of three.
+        drawn: the libraries whose generators steps of all draw from.
     """
     trials = [
         {
@@ -72,7 +87,8 @@ def ranking(
             "begun": {
                 part: f"{name}{'' if part in (begun or {}).get(name, ()) else seed}"
                 for part in ("weights", "batches", "random", "random_after")
-            },
+            }
+            | {"states": states(seed, (since or {}).get(name, {})), "drawn": [*drawn]},
         }
         for name, of in values.items()
         for seed, value in enumerate(of, start=1)
