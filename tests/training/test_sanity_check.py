@@ -1,6 +1,5 @@
 """What a script's sanity check does otherwise than a run without one is said in the rehearsal."""
 
-import copy
 import random
 import time
 
@@ -8,12 +7,11 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from sanity import notes_of, weights_of
 from small import Points, Small
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MaxMetric, MeanMetric, MetricCollection, SumMetric
 from torchmetrics.classification import BinaryAccuracy, BinaryRecall
-
-from twinrun.training.sanity_check import SanityCheck
 
 DRAWS = {"torch": lambda: torch.rand(1), "numpy": np.random.rand, "python": random.random}
 
@@ -66,32 +64,6 @@ class Validated(Small):
 
     def on_validation_epoch_end(self):
         self.outputs.clear()
-
-
-def notes_of(module, data, told=0, callbacks=()):
-    notes = []
-    trainer(told, [SanityCheck(notes), *callbacks]).fit(module, datamodule=data)
-    return notes
-
-
-def trainer(told, callbacks=(), epochs=1):
-    return pl.Trainer(
-        accelerator="cpu",
-        max_epochs=epochs,
-        num_sanity_val_steps=told,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[*callbacks],
-    )
-
-
-def weights_of(module, data, told, epochs=1):
-    pl.seed_everything(1, verbose=False)
-    module = copy.deepcopy(module)
-    trainer(told, epochs=epochs).fit(module, datamodule=data)
-    return {name: value.tolist() for name, value in module.state_dict().items()}
 
 
 @pytest.mark.parametrize("name", DRAWS)

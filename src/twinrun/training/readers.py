@@ -24,18 +24,17 @@ class Readers:
 
     def __init__(
         self,
-        trainer: pl.Trainer,
+        reached: ReachedCode,
         module: pl.LightningModule,
         callbacks: Sequence[pl.Callback],
     ) -> None:
         """Read the code.
 
         Args:
-            trainer: of a training.
+            reached: of a training.
             module: whose attributes are asked about.
             callbacks: or whose.
         """
-        reached = ReachedCode(trainer, module)
         found: dict[str, set[str]] = {}
         for functions in reached.names.values():
             for function, names in functions.items():
@@ -99,6 +98,6 @@ def _after(holder: object, name: str, found: Mapping[str, set[str]]) -> set[str]
     by = found.get(name, set())
     for position, hook in enumerate(IN_VALIDATION):
         later = VALIDATING - {*IN_VALIDATION[: position + 1]}
-        if by <= later and name in set_anew(holder, (hook,)):
+        if by <= later and name in set_anew(holder, hook):
             return set()
     return by

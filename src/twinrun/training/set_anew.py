@@ -9,15 +9,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pytorch_lightning as pl
-import torch
 from torchmetrics import Metric
 
 from twinrun.set_attributes import set_by
 
-# Behind a sanity check, ahead of the first step.
-_HOOKS = ("on_train_start", "on_train_epoch_start")
 IN_VALIDATION = ("on_validation_start", "on_validation_epoch_start")
 """Hooks with which a validation begins, in their order."""
 
@@ -35,7 +33,9 @@ class MetricResets:
         original, seen = self._original, self._seen
 
         def reset(self: Metric) -> None:
-            seen[id(self)] = self
+            # What was computed before may have been by what the check has left there.
+            if self._computed is None:
+                seen[id(self)] = self
             original(self)
 
         Metric.reset = reset
@@ -61,32 +61,39 @@ def metric_of(module: pl.LightningModule, name: str) -> Metric | None:
     return None
 
 
-def set_anew(holder: object, hooks: Sequence[str] = _HOOKS) -> set[str]:
-    """Name the attributes that a hook of a module or callback sets.
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement of a method."""
+
+    node: ast.stmt
+    """As it was parsed."""
+    own: str
+    """The name of the object there; `self` as a rule."""
+    others: Sequence[str]
+    """The names of the other arguments."""
+    is_certain: bool
+    """Whether it is always come to."""
+
+
+def set_anew(holder: object, hook: str) -> set[str]:
+    """Name the attributes that a hook of a module or callback sets as a validation begins.
 
     By a statement that is always come to, also in a method that such a one calls, and whose value
     does not go by the object.
 
     Args:
         holder: the module or callback.
-        hooks: as a training starts, or as others start.
+        hook: its name.
     """
-    is_module = isinstance(holder, torch.nn.Module)
-    parameters = [*inspect.signature(pl.Callback.on_train_start).parameters][1:]
-    # A backup of the weights goes by them, as they are there.
-    others = () if is_module or hooks is not _HOOKS else parameters
     return {
-        attribute
-        for hook in hooks
-        for holder_name, statement in _statements(type(holder), hook)
-        for attribute in _set_in(statement, holder_name, others)
+        attribute for found in statements_of(type(holder), hook) for attribute in set_in(found, ())
     }
 
 
-def _statements(kind: type, name: str, deeper: int = 2) -> Iterator[tuple[str, ast.stmt]]:
-    """Yield the statements of a method that are always come to, also of those it calls.
+def statements_of(kind: type, name: str, deeper: int = 2) -> Iterator[Statement]:
+    """Yield the statements of a method in their order.
 
-    Each with the name that the object has there, `self` as a rule.
+    The statements of a method that one calls come ahead of it.
     """
     try:
         function = inspect.getattr_static(kind, name)
@@ -95,20 +102,27 @@ def _statements(kind: type, name: str, deeper: int = 2) -> Iterator[tuple[str, a
         return
     if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or not tree.args.args:
         return
-    own = tree.args.args[0].arg
-    for statement in tree.body:
-        if any(isinstance(node, ast.Return | ast.Try) for node in ast.walk(statement)):
-            return
-        yield own, statement
-        match statement:
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(called_on), called))) if deeper:
-                if called_on == own:
-                    yield from _statements(kind, called, deeper - 1)
+    own, *others = [argument.arg for argument in tree.args.args]
+    is_certain = True
+    for node in tree.body:
+        is_certain &= not any(isinstance(of, ast.Return | ast.Try) for of in ast.walk(node))
+        match node:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(called_on), called)) as call) if deeper:
+                given = [*call.args, *(keyword.value for keyword in call.keywords)]
+                if called_on == own and not any(_names(own, of) for of in given):
+                    for found in statements_of(kind, called, deeper - 1):
+                        yield replace(found, is_certain=found.is_certain and is_certain)
+        yield Statement(node=node, own=own, others=others, is_certain=is_certain)
 
 
-def _set_in(statement: ast.stmt, own: str, others: Iterable[str]) -> set[str]:
-    """Name what a statement sets of its own object, unless by that or by others."""
-    match statement:
+def _names(name: str, value: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(value))
+
+
+def set_in(statement: Statement, others: Iterable[str]) -> set[str]:
+    """Name what a statement sets for certain of its own object, unless by that or by others."""
+    own = statement.own
+    match statement.node if statement.is_certain else None:
         case ast.Assign(targets=targets, value=value):
             pass
         case ast.AnnAssign(target=target, value=ast.expr() as value):
