@@ -1,11 +1,14 @@
 """What a sanity check leaves that a first validation behind a step does not show."""
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from sanity import notes_of, weights_of
 from small import Points, Small
 from torchmetrics import MaxMetric
+
+from twinrun.training import first_made
 
 
 def train_alike(module, data=None, **others):
@@ -291,6 +294,14 @@ class AskingItsTrainer(Centred):
 @pytest.mark.parametrize("kind", [Uncopied, AskingItsTrainer])
 def test_of_what_cannot_be_tried_on_a_copy_nothing_is_said(kind):
     assert notes_of(kind(), Points()) == []
+
+
+@pytest.mark.parametrize(("largest", "is_tried"), [(15_000, False), (20_000, True)])
+def test_of_a_large_module_no_copy_is_made(monkeypatch, largest, is_tried):
+    monkeypatch.setattr(first_made, "LARGEST", largest)
+    module = Centred()
+    module.kept = {"table": np.zeros(2000)}
+    assert bool(notes_of(module, Points())) == is_tried
 
 
 class LeavingGradients(Small):

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.seed import isolate_rng
@@ -23,8 +24,10 @@ from twinrun.generators import set_state, state_of
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module
 from twinrun.training.readers import VALIDATING
+from twinrun.values_inside import Unlooked, values_in
 
-LARGEST = 2**28  # bytes of a module that is copied: the copy counts in what memory jobs ask for
+# Bytes of what is copied: the copy counts in what memory jobs ask for.
+LARGEST = 2**28
 _OF_LIBRARIES = ("torch.", "torchmetrics.", "pytorch_lightning.", "lightning.")
 _ABSENT, _MADE = object(), object()
 
@@ -58,9 +61,7 @@ class FirstMade:
             given: a validation batch, its index and that of its loader.
             look: fingerprints a module.
         """
-        made = self._made(module)
-        size = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
-        if not made or size > LARGEST:
+        if not (made := self._made(module)):
             return []
         reached = ReachedCode(trainer, module)
         asked = _asked_in_validation(reached)
@@ -71,7 +72,8 @@ class FirstMade:
         }
         states = [(of, state_of(of)) for of in reached.generators.values()]
         try:
-            return _apart(trainer, module, given, look, made) if made else []
+            is_tried = made and not _is_large(module)
+            return _apart(trainer, module, given, look, made) if is_tried else []
         except Exception:  # no copy can be made, or it asks for its Trainer
             return []
         finally:
@@ -90,6 +92,23 @@ class FirstMade:
         return found
 
 
+def _is_large(module: pl.LightningModule) -> bool:
+    """Say whether a copy of all that a module holds is large, or nobody knows."""
+    size = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
+    for part in module.modules():
+        for _, value in values_in(own_of_module(part), ""):
+            if isinstance(value, Unlooked):
+                return True
+            size += value.nbytes if isinstance(value, torch.Tensor | np.ndarray) else 0
+    return size > LARGEST
+
+
+def _copy(trainer: pl.Trainer, module: pl.LightningModule) -> pl.LightningModule:
+    # A module may hold these, and validation reads them.
+    shared = trainer, vars(trainer).get("datamodule"), *vars(trainer)["callbacks"], *trainer.loggers
+    return copy.deepcopy(module, {id(each): each for each in shared})
+
+
 def _apart(
     trainer: pl.Trainer,
     module: pl.LightningModule,
@@ -98,12 +117,12 @@ def _apart(
     made: Mapping[tuple[str, str], Any],
 ) -> list[str]:
     """Name what validation leaves otherwise where nothing is made, of what it would leave alone."""
-    copied = copy.deepcopy(module)
+    copied = _copy(trainer, module)
     before = look(copied)
     _validate(trainer, copied, given)
     after = look(copied)
     kept = {of: getattr(copied.get_submodule(of[0]), of[1]) for of in made}
-    copied = copy.deepcopy(module)
+    copied = _copy(trainer, module)
     for (path, name), value in made.items():
         _set_back(copied.get_submodule(path), name, value)
     _validate(trainer, copied, given)
