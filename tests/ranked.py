@@ -39,7 +39,7 @@ def states(seed, since):
     """RNG states behind three steps, of each library those that no seed moves from a step on."""
     return {
         of: {f"{n}": "" if n >= since.get(of, 4) else f"{seed}" for n in (1, 2, 3)}
-        for of in ("torch", "numpy", "python")
+        for of in ("torch", "cuda", "numpy", "python")
     }
 
 

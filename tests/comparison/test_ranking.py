@@ -156,14 +156,16 @@ def test_the_rng_states_behind_later_steps_and_who_is_drawn_from_are_read(tmp_pa
     vouch(run, artifacts.read_json(run))
     (trial,) = ranked(tmp_path, [run])["trials"]
     begun = trial["begun"]
-    assert begun["drawn"] == ["torch"], "a GPU's is torch's, too"
+    assert begun["drawn"] == ["cuda"]
     steps = [*range(1, 17), 32, 2000]
     assert {of: [*map(int, found)] for of, found in begun["states"].items()} == {
         "python": steps,
         "numpy": steps,
         "torch": steps,
+        "cuda": steps,
     }
-    assert begun["states"]["torch"]["32"] == f"{320:016x}{1:016x}"
+    assert begun["states"]["torch"]["32"] == f"{320:016x}"
+    assert begun["random"] == f"{10:016x}{1:016x}", "a GPU's is torch's, too"
     run = write_trial(tmp_path, 0.2, 0.5, kept=())
     (trial,) = ranked(tmp_path, [run])["trials"]
     assert (trial["begun"]["states"], trial["begun"]["drawn"]) == ({}, None), "nobody knows"

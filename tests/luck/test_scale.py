@@ -353,7 +353,7 @@ def test_what_no_seed_moves_in_later_steps_is_said_of_the_luck_of_seeds(moved, d
     for number, each in enumerate(found["runs"]):
         if each["kind"] in ("reference", "seed"):
             of = {"random": f"{number}", "random_after": f"{number}"}
-            later = states(number, {moved: 2})
+            later = states(number, {moved: 2} | ({"cuda": 1} if moved == "torch" else {}))
             each["begun"] = begun(states=later, drawn=drawn, **of)
     (row,) = (row for row in noise_rows(found) if row["key"] == "seed_or_rounding")
     assert said in row["measured"]

@@ -748,7 +748,7 @@ class TestContest:
         [
             # Red before: better, p < 0.001, by the luck of seeds alone.
             (
-                {"since": "torch"},
+                {"since": "torch", "and": "cuda"},
                 ["torch"],
                 "the initial weights, the first batches and from step 2 on torch's RNG state of "
                 "{} (they are the same from each of 3 seeds, so it may seed itself in part), so",
@@ -760,6 +760,13 @@ class TestContest:
                 "the initial weights and the first batches of {} (they are the same from each of 3 "
                 "seeds, and no traced step draws from a global generator, so its results may owe "
                 "nothing to seeds), so the luck of these is not measured",
+            ),
+            # A GPU's alone is seeded: torch's of the CPU moves, and nobody draws from it.
+            (
+                {"since": "cuda"},
+                ["cuda"],
+                "and from step 2 on torch's RNG state of the GPU of {} (they are the same from "
+                "each of 3 seeds, and no traced step draws from another global generator, so",
             ),
             (
                 {"since": "python"},
@@ -773,7 +780,7 @@ class TestContest:
         self, others, drawn, said
     ):
         values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
-        since = {self.A: {others["since"]: 2}} if others else {}
+        since = {self.A: dict.fromkeys(others.values(), 2)}
         table = ranking(
             values,
             contestants=values,
@@ -798,7 +805,7 @@ class TestContest:
     def test_what_validation_seeds_is_said_beside_the_answer(self):
         """Red before: not a word of later shuffles and masks that are the same from each seed."""
         values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
-        since = {self.B: {"torch": 3, "numpy": 1}}
+        since = {self.B: {"torch": 3, "cuda": 2, "numpy": 1}}
         table = ranking(values, contestants=values, since=since)
         (row,) = studies.contest([Evidence(path="x", found=table)], [], [])
         assert row["answer"] == "better"

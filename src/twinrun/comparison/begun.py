@@ -8,7 +8,7 @@ seed moves: so the states behind later steps are here, and which generators step
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypedDict, get_args
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -23,8 +23,8 @@ FIRST_STATES = (
     16  # steps whose states are read; behind them those of doubling numbers, and the last
 )
 
-Generators = Literal["torch", "numpy", "python"]
-"""The global generators of a library; torch's are those of GPUs, too."""
+Generators = Literal["torch", "cuda", "numpy", "python"]
+"""The global generators: torch's of the CPU, torch's of GPUs, NumPy's, Python's."""
 
 
 class Begun(TypedDict):
@@ -40,11 +40,11 @@ class Begun(TypedDict):
     random_after: str | None
     """The same as its first step ends: a module may seed torch in it."""
     states: dict[str, dict[str, str]]
-    """By library and step, fingerprints of the states of its global generators as steps end; of
-    some steps whose states were kept, empty where those of none were."""
+    """By generators and step, fingerprints of their states as steps end; of some steps whose states
+    were kept, empty where those of none were."""
     drawn: list[str] | None
-    """Libraries whose global generators another state has as a step ends than as it starts, in any
-    step whose states were kept; None where nobody knows."""
+    """Generators that a step ends with in another state than it starts with, of the steps whose
+    states were kept; None where nobody knows."""
 
 
 UNKNOWN = Begun(weights=None, batches=None, random=None, random_after=None, states={}, drawn=None)
@@ -92,18 +92,18 @@ def begun_with(run: Path, manifest: RunManifest) -> Begun:
 def _of_torch(arrays: Mapping[str, np.ndarray], key: str) -> str | None:
     """Return the states of torch's generators in step 1, those of GPUs included."""
     row = row_of(arrays, "detail_steps", 1)
-    columns = _columns(arrays).get("torch")
-    if row is None or columns is None or key not in arrays or row >= len(arrays[key]):
+    if row is None or key not in arrays or row >= len(arrays[key]):
         return None
+    found = _columns(arrays)
+    columns = [*found.get("torch", ()), *found.get("cuda", ())]
     return _in_a_word(arrays[key][row, columns]) or None
 
 
 def _columns(arrays: Mapping[str, np.ndarray]) -> dict[str, list[int]]:
-    """Find the columns of each library's generators; of one that the trace has."""
+    """Find the columns of each kind of generators that the trace has."""
     found: dict[str, list[int]] = {}
     for column, name in enumerate(arrays["rng_state_names"].tolist()):
-        of = next((of for of in get_args(Generators) if name.startswith(of)), "torch")
-        found.setdefault(of, []).append(column)
+        found.setdefault(name.partition(":")[0], []).append(column)  # "cuda:0"
     return found
 
 

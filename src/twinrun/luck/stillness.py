@@ -8,7 +8,7 @@ from twinrun.comparison.begun import Begun, Generators
 from twinrun.comparison.study_records import Choice, Ranking
 from twinrun.luck.welch import scatter
 
-Part = Literal["weights", "batches", "random", "numpy", "python"]
+Part = Literal["weights", "batches", "random", "torch", "cuda", "numpy", "python"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class StillPart:
     """What no seed moves of a training."""
 
     part: Part
-    """The initial weights, the first mini-batches, or RNG states: torch's are `random`."""
+    """The initial weights, the first mini-batches, or RNG states: all of torch's are `random`."""
     since: int = 1
     """The step from which on no seed moves it, as far as states were kept."""
 
@@ -86,25 +86,32 @@ def unmoved_of(begun: Sequence[Begun]) -> Unmoved:
         for part, key in (("weights", "weights"), ("batches", "batches"))
         if _are_same(begun, key)
     ]
-    is_begun_alike = len(found) == len(("weights", "batches"))
-    # A module may seed torch before its first step, or in each: then the states behind it are same.
-    if _are_same(begun, "random") or _are_same(begun, "random_after"):
-        found.append(StillPart(part="random"))
-    elif (since := _still_since(begun, "torch")) is not None:
-        found.append(StillPart(part="random", since=since))
-    is_seeded = any(still.part == "random" for still in found)
+    is_begun_alike = len(found) == 2
     drawn = [of for of in get_args(Generators) if any(of in (b["drawn"] or ()) for b in begun)]
-    # Most steps draw nothing from these, and a module may well seed what it does not use.
-    since_of = {of: _still_since(begun, of) for of in drawn if of != "torch"}
+    since_of = {of: _still_since(begun, of) for of in get_args(Generators)}
+    of_torch = _of_torch(begun)
+    stills = [since for of in of_torch if (since := since_of[of]) is not None]
+    # A module may seed torch before its first step, or in each: then the states behind it are same.
+    if is_seeded := _are_same(begun, "random") or _are_same(begun, "random_after"):
+        found.append(StillPart(part="random"))
+    elif is_seeded := len(stills) == len(of_torch) > 0:
+        found.append(StillPart(part="random", since=max(stills)))
+    # Most steps draw nothing from the others, and a module may well seed what it does not use.
+    others = [of for of in drawn if not (is_seeded and of in ("torch", "cuda"))]
     found += [
-        StillPart(part=of, since=since) for of, since in since_of.items() if since is not None
+        StillPart(part=of, since=since) for of in others if (since := since_of[of]) is not None
     ]
     are_known = len(begun) > 1 and all(each["drawn"] is not None for each in begun)
-    is_moved = "torch" in drawn or None in since_of.values()
+    is_moved = any(since_of[of] is None for of in others)
     return Unmoved(
         parts=tuple(found),
         is_undrawn=is_begun_alike and not is_seeded and are_known and not is_moved,
     )
+
+
+def _of_torch(begun: Sequence[Begun]) -> list[Generators]:
+    every: tuple[Generators, ...] = ("torch", "cuda")
+    return [of for of in every if any(of in each["states"] for each in begun)]
 
 
 def _still_since(begun: Sequence[Begun], of: Generators) -> int | None:

@@ -11,11 +11,13 @@ _CALLED: dict[Part, str] = {
     "weights": "the initial weights",
     "batches": "the first batches",
     "random": "torch's RNG state",
+    "torch": "torch's RNG state of the CPU",
+    "cuda": "torch's RNG state of the GPU",
     "numpy": "NumPy's RNG state",
     "python": "Python's RNG state",
 }
 _SEEDED = {"weights", "batches", "random"}
-_ONE = {"random", "numpy", "python"}
+_ONE = {*_CALLED} - {"weights", "batches"}
 
 
 def stand_still(still: Mapping[str, Stillness], seeds: int) -> str:
