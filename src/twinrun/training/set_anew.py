@@ -8,7 +8,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pytorch_lightning as pl
@@ -78,16 +78,15 @@ class Statement:
 def set_anew(holder: object, hook: str) -> set[str]:
     """Name the attributes that a hook of a module or callback sets as a validation begins.
 
-    By a statement that is always come to, also in a method that such a one calls, and whose value
-    does not go by the object.
+    By a statement that is always come to, also in a method that such a one calls. Its value may go
+    by the object: what reads the attribute is known to the caller.
 
     Args:
         holder: the module or callback.
         hook: its name.
     """
-    return {
-        attribute for found in statements_of(type(holder), hook) for attribute in set_in(found, ())
-    }
+    found = statements_of(type(holder), hook)
+    return {name for statement in found for name, _ in set_in(statement)}
 
 
 def statements_of(kind: type, name: str, deeper: int = 2) -> Iterator[Statement]:
@@ -109,33 +108,27 @@ def statements_of(kind: type, name: str, deeper: int = 2) -> Iterator[Statement]
         match node:
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(called_on), called)) as call) if deeper:
                 given = [*call.args, *(keyword.value for keyword in call.keywords)]
-                if called_on == own and not any(_names(own, of) for of in given):
+                if called_on == own and not any(reads(of, own) for of in given):
                     for found in statements_of(kind, called, deeper - 1):
                         yield replace(found, is_certain=found.is_certain and is_certain)
         yield Statement(node=node, own=own, others=others, is_certain=is_certain)
 
 
-def _names(name: str, value: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(value))
-
-
-def set_in(statement: Statement, others: Iterable[str]) -> set[str]:
-    """Name what a statement sets for certain of its own object, unless by that or by others."""
-    own = statement.own
+def set_in(statement: Statement) -> Iterator[tuple[str, ast.expr]]:
+    """Yield what a statement sets for certain of its own object, and the values."""
     match statement.node if statement.is_certain else None:
         case ast.Assign(targets=targets, value=value):
             pass
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             targets = [target]
         case _:
-            return set()
-    read = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
-    if not read.isdisjoint({own, *others}):
-        return set()
-    return {
-        target.attr
-        for target in targets
-        if isinstance(target, ast.Attribute)
-        and isinstance(target.value, ast.Name)
-        and target.value.id == own
-    }
+            return
+    for target in targets:
+        match target:
+            case ast.Attribute(value=ast.Name(name), attr=attribute) if name == statement.own:
+                yield attribute, value
+
+
+def reads(value: ast.expr, *names: str) -> bool:
+    """Say whether an expression goes by a variable of any of some names."""
+    return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(value))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytorch_lightning as pl
 
 from twinrun.parallel.reached_code import ReachedCode
-from twinrun.training.set_anew import set_in, statements_of
+from twinrun.training.set_anew import reads, set_in, statements_of
 
 # Of the module and its data, and what only a script's callbacks are asked.
 _EARLIER = ("on_sanity_check_end", "train_dataloader")
@@ -66,8 +66,10 @@ class SetBefore:
                 if isinstance(node, ast.Call) and self._is_forward(node.func, arguments):
                     self._note(["forward"])
             # A backup of the weights, say, goes by them, as they are there.
-            for name in set_in(statement, statement.others if is_callback else ()):
-                if not self._read & {name, *_BY_TEXT} and name not in own_reads:
+            by = arguments if is_callback else (statement.own,)
+            for name, value in set_in(statement):
+                is_read = name in own_reads or self._read & {name, *_BY_TEXT}
+                if not is_read and not reads(value, *by):
                     self.names.add(f"{prefix}{name}")
         if not has_source:
             self._note(self._named_in(kinds, hook))
