@@ -1,7 +1,7 @@
 """What is as it was at a training's first step, whatever a sanity check has left in it.
 
 Metrics of torchmetrics that a hook resets as the training starts, or that validation leaves reset;
-attributes that a hook sets by a statement of its own that does not read the object.
+attributes that a hook sets by a statement that is always come to (see `set_before`).
 """
 
 import ast
@@ -21,28 +21,36 @@ IN_VALIDATION = ("on_validation_start", "on_validation_epoch_start")
 
 
 class MetricResets:
-    """Records which metrics are reset, of all in the process."""
+    """Records which metrics of the process are reset before anybody asks for what they hold.
+
+    Who computes one, or asks whether it was updated, may go by what the check has left there.
+    """
 
     def __init__(self) -> None:
         """Record nothing yet."""
-        self._original = Metric.reset
-        self._seen: dict[int, Metric] = {}  # kept, so that no other gets its number
+        self._original, self._updated = Metric.reset, vars(Metric)["update_called"]
+        # Kept, so that no other gets its number.
+        self._seen: dict[int, Metric] = {}
+        self._asked: dict[int, Metric] = {}
 
     def begin(self) -> None:
         """Record from now on."""
-        original, seen = self._original, self._seen
+        original, updated, seen, asked = self._original, self._updated, self._seen, self._asked
 
         def reset(self: Metric) -> None:
-            # What was computed before may have been by what the check has left there.
-            if self._computed is None:
+            if id(self) not in asked:
                 seen[id(self)] = self
             original(self)
 
-        Metric.reset = reset
+        def update_called(self: Metric) -> bool:
+            asked[id(self)] = self
+            return updated.fget(self)
+
+        Metric.reset, Metric.update_called = reset, property(update_called)  # pyrefly: ignore[bad-assignment]
 
     def end(self) -> None:
         """Record no more."""
-        Metric.reset = self._original
+        Metric.reset, Metric.update_called = self._original, self._updated
 
     def __contains__(self, metric: Metric) -> bool:
         return id(metric) in self._seen
