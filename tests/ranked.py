@@ -29,6 +29,7 @@ OF_TRIAL = {
     "begun": {
         **dict.fromkeys(["weights", "batches", "random", "random_after", "drawn"]),
         "states": {},
+        "own": {},
     },
     "doubts": [],
     "resumed_at": [],
@@ -56,6 +57,7 @@ def ranking(
     begun=None,
     since=None,
     drawn=("torch",),
+    own=None,
 ):
     """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number.
 
@@ -65,6 +67,7 @@ def ranking(
             it begins.
         since: by name, by library, the step from which on no seed moves its RNG states; of three.
         drawn: the libraries whose generators steps of all draw from.
+        own: by name, a generator that no seed moves.
     """
     trials = [
         {
@@ -88,7 +91,8 @@ def ranking(
                 part: f"{name}{'' if part in (begun or {}).get(name, ()) else seed}"
                 for part in ("weights", "batches", "random", "random_after")
             }
-            | {"states": states(seed, (since or {}).get(name, {})), "drawn": [*drawn]},
+            | {"states": states(seed, (since or {}).get(name, {})), "drawn": [*drawn]}
+            | {"own": {"A.moved": f"{seed}"} | ({own[name]: ""} if name in (own or {}) else {})},
         }
         for name, of in values.items()
         for seed, value in enumerate(of, start=1)

@@ -286,7 +286,7 @@ def test_no_difference_is_called_luck_that_is_larger_than_any_value(values, samp
 def begun(**moved):
     """What runs begin with, of which no seed moves anything but this."""
     same = {"weights": "a", "batches": "b", "random": "c", "random_after": "d"}
-    return same | {"states": {}, "drawn": ["torch"]} | moved
+    return same | {"states": {}, "drawn": ["torch"], "own": {}} | moved
 
 
 @pytest.mark.parametrize(

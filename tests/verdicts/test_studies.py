@@ -814,6 +814,16 @@ class TestContest:
             f"counted"
         )
 
+    def test_a_generator_of_a_modules_own_that_no_seed_moves_is_said_beside_the_answer(self):
+        """Red before: not a word of noise that is the same from each seed."""
+        values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
+        table = ranking(values, contestants=values, own={self.B: "Noisy.rng"})
+        (row,) = studies.contest([Evidence(path="x", found=table)], [], [])
+        assert row["answer"] == "better"
+        assert row["measured"].endswith(
+            f"; no seed moves the generator Noisy.rng of {self.B}, so its luck is not counted"
+        )
+
     def test_of_a_loss_the_lowest_is_better(self):
         values = {self.A: [0.7, 0.72, 0.71], self.B: [0.9, 0.91, 0.92]}
         found = Evidence(path="x", found=ranking(values, contestants=values, best="lowest"))

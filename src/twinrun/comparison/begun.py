@@ -45,9 +45,14 @@ class Begun(TypedDict):
     drawn: list[str] | None
     """Generators that a step ends with in another state than it starts with, of the steps whose
     states were kept; None where nobody knows."""
+    own: dict[str, str]
+    """Of generators of the user's own that its first step draws from, the states before it, by
+    where they are held; empty where nobody knows."""
 
 
-UNKNOWN = Begun(weights=None, batches=None, random=None, random_after=None, states={}, drawn=None)
+UNKNOWN = Begun(
+    weights=None, batches=None, random=None, random_after=None, states={}, drawn=None, own={}
+)
 _STATES = ("random", "random_after")
 
 
@@ -86,6 +91,7 @@ def begun_with(run: Path, manifest: RunManifest) -> Begun:
         random_after=_of_torch(of, "random_after"),
         states=_later_states(of),
         drawn=_drawn(of),
+        own=manifest.get("own_generators") or {},
     )
 
 

@@ -8,7 +8,7 @@ from twinrun.comparison.begun import Begun, Generators
 from twinrun.comparison.study_records import Choice, Ranking
 from twinrun.luck.welch import scatter
 
-Part = Literal["weights", "batches", "random", "torch", "cuda", "numpy", "python"]
+Part = Literal["weights", "batches", "random", "torch", "cuda", "numpy", "python", "own"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +16,12 @@ class StillPart:
     """What no seed moves of a training."""
 
     part: Part
-    """The initial weights, the first mini-batches, or RNG states: all of torch's are `random`."""
+    """The initial weights, the first mini-batches, or RNG states: all of torch's are `random`, and
+    a generator of the user's own is `own`."""
     since: int = 1
     """The step from which on no seed moves it, as far as states were kept."""
+    name: str = ""
+    """Of a generator of the user's own: where it is held."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +104,19 @@ def unmoved_of(begun: Sequence[Begun]) -> Unmoved:
     found += [
         StillPart(part=of, since=since) for of in others if (since := since_of[of]) is not None
     ]
+    found += [StillPart(part="own", name=name) for name in _own(begun)]
     are_known = len(begun) > 1 and all(each["drawn"] is not None for each in begun)
     is_moved = any(since_of[of] is None for of in others)
     return Unmoved(
         parts=tuple(found),
         is_undrawn=is_begun_alike and not is_seeded and are_known and not is_moved,
     )
+
+
+def _own(begun: Sequence[Begun]) -> list[str]:
+    """Name the generators of a user's own that begin alike from each of several seeds."""
+    first, *others = [each["own"] for each in begun] or [{}]
+    return [n for n, of in first.items() if others and all(each.get(n) == of for each in others)]
 
 
 def _of_torch(begun: Sequence[Begun]) -> list[Generators]:

@@ -15,9 +15,11 @@ _CALLED: dict[Part, str] = {
     "cuda": "torch's RNG state of the GPU",
     "numpy": "NumPy's RNG state",
     "python": "Python's RNG state",
+    "own": "the generator",
 }
 _SEEDED = {"weights", "batches", "random"}
 _ONE = {*_CALLED} - {"weights", "batches"}
+_GLOBAL = _ONE - {"own"}
 
 
 def stand_still(still: Mapping[str, Stillness], seeds: int) -> str:
@@ -77,7 +79,7 @@ def _began_alike(labels: Sequence[str], seeds: int, still: Stillness) -> str:
 
 
 def _another(parts: Sequence[StillPart]) -> str:
-    return "another" if any(still.part in _ONE for still in parts) else "a"
+    return "another" if any(still.part in _GLOBAL for still in parts) else "a"
 
 
 def _named(parts: Sequence[StillPart]) -> str:
@@ -86,7 +88,8 @@ def _named(parts: Sequence[StillPart]) -> str:
 
 def _called(still: StillPart) -> str:
     since = "" if still.since == 1 else f"from step {count(still.since)} on "
-    return f"{since}{_CALLED[still.part]}"
+    name = f" {still.name}" if still.name else ""
+    return f"{since}{_CALLED[still.part]}{name}"
 
 
 def not_counted(found: Unmoved, where: str = "") -> str:
