@@ -31,6 +31,7 @@ INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 WIDTH_INCHES = 5.0
 REASON_WIDTH, REASON_LINES = 58, 8  # letters and lines of a sentence that stands for a figure
 DECADES = (-300, 300)  # that matplotlib's axes have room for
+_MARGIN = 0.03  # of an axis, for half a mark
 GAP = 2  # pixels between the images of a mosaic
 
 # matplotlib's: a name, or an offset and the lengths of ink and gap in points.
@@ -241,14 +242,20 @@ def drawable(values: pd.Series) -> pd.Series:
 
 
 def log_axis(axis: Axis) -> None:
-    """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks."""
+    """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks.
+
+    What lies at a limit, of which half a mark would be cut off, has a margin.
+    """
     name = "x" if axis is axis.axes.xaxis else "y"
     axis.axes.set(**{f"{name}scale": "log"})
     # Draw first, then call this: empty axes have an interval from inf to -inf.
-    low, high = axis.get_data_interval()
-    low, high = np.clip([np.floor(np.log10(low)), np.ceil(np.log10(high))], *DECADES)
-    # At least one decade: equal limits are no axis.
-    axis.axes.set(**{f"{name}lim": (10.0**low, 10.0 ** max(high, low + 1))})
+    first, last = np.clip(np.log10(axis.get_data_interval()), *DECADES)
+    low, high = np.floor(first), np.ceil(last)
+    high = max(high, low + 1)  # at least one decade: equal limits are no axis
+    margin = _MARGIN * (high - low)
+    low -= margin if first - low < margin else 0
+    high += margin if high - last < margin else 0
+    axis.axes.set(**{f"{name}lim": tuple(10.0 ** np.clip([low, high], *DECADES))})
     axis.set_major_locator(LogLocator(numticks=7))
     # matplotlib's own labels are mathtext, which `text.parse_math` leaves as dollars.
     axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(round(np.log10(value)))))
