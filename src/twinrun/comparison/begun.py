@@ -91,7 +91,7 @@ def begun_with(run: Path, manifest: RunManifest) -> Begun:
         random_after=_of_torch(of, "random_after"),
         states=_later_states(of),
         drawn=_drawn(of),
-        own=manifest.get("own_generators") or {},
+        own=(manifest["own_generators"] or {}) if "own_generators" in manifest else {},
     )
 
 
