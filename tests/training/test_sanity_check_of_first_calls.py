@@ -432,6 +432,15 @@ def test_gradients_that_validation_leaves_are_named_where_a_step_begins_with_the
     assert torch.nn.Module.zero_grad.__module__ == "torch.nn.modules.module", "as it was"
 
 
-def test_gradients_that_lightning_clears_are_not_named():
-    assert train_alike(Automatic())
-    assert notes_of(Automatic(), Points()) == []
+class ByItsOwn(Automatic):
+    """Clears gradients where Lightning asks for it, inside of the optimizer's step."""
+
+    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        optimizer.zero_grad(set_to_none=True)
+
+
+@pytest.mark.parametrize("kind", [Automatic, ByItsOwn])
+def test_gradients_that_are_cleared_before_each_backward_pass_are_not_named(kind):
+    """Red before, by an own `optimizer_zero_grad`: validation changes the gradient."""
+    assert train_alike(kind())
+    assert notes_of(kind(), Points()) == []
