@@ -5,6 +5,7 @@ Each training is killed behind a checkpoint and resumed; where it is resumed, th
 
 import functools
 import multiprocessing
+from operator import attrgetter
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import ClassVar
@@ -24,7 +25,7 @@ from twinrun.checkpoint.late_content import content_of_late
 from twinrun.checkpoint.late_filling import filled_by
 from twinrun.checkpoint.late_spots import NewSpots, Outlines
 from twinrun.checkpoint.late_texts import key_text
-from twinrun.checkpoint.late_unread import set_anew
+from twinrun.checkpoint.late_unread import read_elsewhere, set_anew
 
 AT_STARTS = {"minutes": 0, "module": Small, "max_epochs": 4}
 
@@ -152,6 +153,18 @@ class InBatches(Shuffles):
         yield from self.batches()
 
 
+class ByLength(InBatches):
+    """Makes its batches in a method, and reads them where that was called."""
+
+    def batches(self):
+        order = torch.randperm(self.size).tolist()
+        self.drawn_order = [order[start : start + 16] for start in range(0, self.size, 16)]
+
+    def __iter__(self):
+        self.batches()
+        return iter(self.drawn_order)
+
+
 class Buffers(IterableDataset):
     """Shuffles in a list that it keeps."""
 
@@ -178,14 +191,14 @@ class Begun(Points):
 
     def train_dataloader(self):
         rows = TensorDataset(self.inputs, self.targets)
-        if self.kind is InBatches:
-            return DataLoader(rows, batch_sampler=InBatches(rows))
+        if issubclass(self.kind, InBatches):
+            return DataLoader(rows, batch_sampler=self.kind(rows))
         if self.kind is Buffers:
             return DataLoader(Buffers(self), 16)
         return DataLoader(rows, 16, sampler=Shuffles(rows))
 
 
-BEGUN = [Shuffles, InBatches, Buffers]
+BEGUN = [Shuffles, InBatches, ByLength, Buffers]
 
 
 @pytest.mark.parametrize("kind", BEGUN)
@@ -433,6 +446,84 @@ class SetsAnew:
 
     def third(self):
         self.elsewhere = 1
+
+
+class Mined:
+    """Is filled by others, and emptied by nobody."""
+
+    def reset(self):
+        self.found = []
+
+    def __len__(self):
+        return 1
+
+
+def test_what_nothing_sets_that_reads_is_state():
+    """Red before: a method that nobody calls set it before anything read it."""
+    assert set_anew(Mined) == set()
+
+
+class Strategy:
+    def pick(self, kept):
+        return kept.of_strategy
+
+
+class Kept:
+    of_lambda = functools.partialmethod(lambda self, more: self.in_a_lambda + more, 7)
+    of_getter = property(attrgetter("by_getter"))
+
+    def __iter__(self):
+        self.own_alone = 1
+        return self.own_alone
+
+    def of_other(self, other):
+        match other:
+            case Kept(in_match=found):
+                return found
+        return self.peer.of_peer
+
+
+def test_what_is_read_of_another_object_is_named():
+    read = read_elsewhere([Kept()])
+    assert read >= {"of_strategy", "in_a_lambda", "by_getter", "in_match", "of_peer"}
+    assert "own_alone" not in read
+
+
+class SetsByMethods:
+    """Sets attributes in methods that it calls, or that others may."""
+
+    def make(self):
+        self.batches = [1]
+
+    def make_some(self, number):
+        if number:
+            self.some = [1]
+
+    def make_later(self):
+        yield 1
+        self.later = [1]
+
+    def make_or_fail(self):
+        if self.make_some(1):
+            raise ValueError
+        self.tried = 1
+
+    def __iter__(self):
+        self.make()
+        self.make_some(0)
+        self.make_later()
+        return iter(self.batches + self.some + self.later)
+
+    def __len__(self):
+        try:
+            self.make_or_fail()
+        except ValueError:
+            return self.tried
+        return 1
+
+
+def test_methods_that_are_called_set_what_they_set_whichever_way_they_go():
+    assert set_anew(SetsByMethods) == {"batches"}
 
 
 def test_attributes_that_are_set_before_they_are_read():

@@ -14,6 +14,7 @@ from twinrun.config.definitions import Workload
 from twinrun.timing.break_even import (
     BreakEven,
     break_even,
+    ends,
     words,
 )
 from twinrun.timing.ratios import interval
@@ -112,6 +113,14 @@ def test_a_training_is_seldom_said_to_be_long_enough_or_too_short_wrongly(has):
         weighed = replace(weighed, once=needed * weighed.step * (1 - share), has=has)
         wrong += weighed.pays_in_training is (has < needed)
     assert wrong < 73
+
+
+def test_each_place_rounds_as_much_as_the_length_of_the_training_allows():
+    """Red before: 203,000 steps pay by the verdict, above 210,000 by the advice and the table."""
+    found = replace(break_even(timed(batches=None), "fast", None), once=10_050.0, has=203_000)
+    found = replace(found, saved=0.05, saved_by=(0.04995, 0.05005))
+    assert "(200,800 to 201,202 by the interval of a step)" in words(found)
+    assert [*ends([found])] == [200_800, 201_202]
 
 
 def test_an_unstable_clock_leaves_the_number_open():

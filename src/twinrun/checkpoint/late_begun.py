@@ -66,7 +66,7 @@ class LateData:
         """Yield what may have been given something later, and what it had before."""
         loaders = loaders_of(trainer)
         found = [*users_attributes(trainer, loaders)]
-        unread = _unread(trainer, found)
+        unread = _unread(found)
         # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
         parts = {id(part) for part in parts_of(loaders)}
         for called, each in found:
@@ -85,21 +85,19 @@ class LateData:
         names = {(id(each.owner), each.name): each for each in late}
         # What has come to one of several that have it is looked at there.
         names |= {(id(each.owner), each.name): each for _, each in found if id(each.value) in alone}
-        return _unread(trainer, found) | {
+        return _unread(found) | {
             key for key, each in names.items() if not is_computed_once(each.owner, each.name)
         }
 
 
-def _unread(
-    trainer: pl.Trainer, found: Iterable[tuple[str, UsersAttribute]]
-) -> set[tuple[int, str]]:
+def _unread(found: Iterable[tuple[str, UsersAttribute]]) -> set[tuple[int, str]]:
     """Name what nobody reads that has not set it before, by the identity of its owner."""
     every = [each for _, each in found]
     try:
         asked = [each for each in every if each.name in set_anew(type(each.owner))]
         if not asked:
             return set()
-        read = read_elsewhere(trainer, [each.owner for each in every])
+        read = read_elsewhere([each.owner for each in every])
     except Exception:  # of whatever class: their code cannot be read
         return set()
     return {(id(each.owner), each.name) for each in asked if each.name not in read}

@@ -9,25 +9,19 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-import pytorch_lightning as pl
+from twinrun.checkpoint.users_attributes import READING
+from twinrun.checkpoint.users_code import MADE_ONCE, functions_in, is_users, names_in
 
-from twinrun.checkpoint.refusals import loaders_of
-from twinrun.checkpoint.users_code import (
-    MADE_ONCE,
-    attributes_seen,
-    functions_in,
-    is_code,
-    is_users,
-    names_in,
-)
-
-_ENDS = {"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS"}
+_RETURNS = {"RETURN_VALUE", "RETURN_CONST"}
+_ENDS = _RETURNS | {"RERAISE", "RAISE_VARARGS"}
 _ENDS |= {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 _READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "DELETE_ATTR"}
 _NAMES = {*_READS, "LOAD_CONST"}
+_NO_STEPS = {"CACHE", "PRECALL"}
 _ANY = {"getattr", "__getattribute__", "vars", "__dict__", "attrgetter"}
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 
@@ -39,64 +33,51 @@ def set_anew(kind: type) -> frozenset[str]:
     own = [each.code for each in methods if each.is_own]
     if any(_ANY & {*names_in(code)} for code in own):
         return frozenset()
-    steps = (step for code in own for step in dis.get_instructions(code))
-    stored = {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
-    codes = [each.code for each in methods]
+    stored = set[str]().union(*map(_stored, own))
     return frozenset(
         name
         for name in stored
-        if not any(name in names_in(code) and _reads_unset(code, name) for code in codes)
+        if _is_set_in_reading(methods, name) and not _is_read_unset(methods, name)
     )
 
 
-def read_elsewhere(trainer: pl.Trainer, owners: Iterable[object]) -> set[str]:
-    """Name the attributes that code reads of another object than the one whose method it is.
+def read_elsewhere(owners: Iterable[object]) -> set[str]:
+    """Name the attributes that a user's code reads of another object than a method's own.
 
     Args:
-        trainer: of the training; its code is that of the files in which the classes and functions
-            lie that take part, and of a user's files of which these name something.
         owners: samplers, datasets and helpers.
 
     Raises:
-        Exception: of some class, where a file is not there.
+        TypeError: if one is of a class that lies in no file.
+        OSError: if a file cannot be read.
     """
-    parts = [*trainer.lightning_module.modules(), *vars(trainer)["callbacks"], *owners]
-    parts += [getattr(each, "collate_fn", None) for each in loaders_of(trainer)]
-    parts += [each for part in parts for each in attributes_seen(part).values() if is_code(each)]
-    names = {getattr(each if is_code(each) else type(each), "__module__", "") for each in parts}
-    files = _with_named(frozenset(name for name in names if is_users(name)))
-    return set[str]().union(*map(_read_in, files))
-
-
-@functools.cache
-def _with_named(names: frozenset[str]) -> frozenset[str]:
-    """Return the names of files, and of a user's files of which they have something."""
-    found, left = set[str](), [*names]
-    while left:
-        if (name := left.pop()) in found or name not in sys.modules:
-            continue
-        found.add(name)
-        for held in [*vars(sys.modules[name]).values()]:
-            inner = held.__name__ if isinstance(held, types.ModuleType) else None
-            inner = inner or getattr(held if is_code(held) else type(held), "__module__", None)
-            if isinstance(inner, str) and is_users(inner):
-                left.append(inner)
-    return frozenset(found)
+    if any(type(each).__module__ not in sys.modules for each in owners):
+        raise TypeError("a class lies in no file")
+    found = set[str]()
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None) or ""
+        # Namespaces that a library makes name files that are none.
+        if is_users(name) and file.endswith(".py") and Path(file).is_absolute():
+            found |= _read_in(file)
+        elif name == "__main__" and any(type(each).__module__ == name for each in owners):
+            raise TypeError("a class lies in no file")
+    return found
 
 
 @functools.cache
 def _read_in(file: str) -> frozenset[str]:
-    source = inspect.getsource(sys.modules[file])
-    return frozenset(_reads(compile(source, file, "exec", dont_inherit=True)))
+    return frozenset(_reads(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)))
 
 
 def _reads(code: types.CodeType) -> Iterator[str]:
     own, before = _self_of(code), None
-    for step in dis.get_instructions(code):
+    steps = [*dis.get_instructions(code)]
+    is_by_text = _ANY & {*code.co_names} or any(step.opname == "MATCH_CLASS" for step in steps)
+    for step in steps:
         value = step.argval
         if step.opname in _READS and (before is None or not own or _last(before) != own):
             yield str(value)
-        elif step.opname == "LOAD_CONST" and _ANY & {*code.co_names}:
+        elif step.opname == "LOAD_CONST" and is_by_text:
             texts = value if isinstance(value, tuple | frozenset) else (value,)
             yield from (each for each in texts if isinstance(each, str))
         before = step
@@ -107,7 +88,7 @@ def _reads(code: types.CodeType) -> Iterator[str]:
 
 def _self_of(code: types.CodeType) -> tuple[str, ...]:
     """Return the name of the object whose method it is, as it is called by custom."""
-    is_inner = code.co_qualname.endswith(f"<locals>.{code.co_name}")
+    is_inner = code.co_qualname.endswith((f"<locals>.{code.co_name}", "<lambda>"))
     is_method = code.co_varnames[:1] == ("self",) and "." in code.co_qualname and not is_inner
     return ("self",) if is_method or "self" in code.co_freevars else ()
 
@@ -145,9 +126,48 @@ def _methods(kind: type, *, are_all: bool = False) -> list[_Method]:
     return [each for methods in first.values() for each in methods]
 
 
-def _reads_unset(code: types.CodeType, name: str) -> bool:
-    """Say whether code may read an attribute that it has not set: whether a way leads there."""
-    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+def _is_set_in_reading(methods: Sequence["_Method"], name: str) -> bool:
+    """Say whether a method that reads data sets an attribute, or one that is called by these."""
+    setting = {each.name for each in methods if name in _stored(each.code)}
+    reading = [each for each in methods if each.name in READING]
+    return any(each.name in setting or setting & {*names_in(each.code)} for each in reading)
+
+
+def _stored(code: types.CodeType) -> set[str]:
+    steps = dis.get_instructions(code)
+    return {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
+
+
+def _is_read_unset(methods: Sequence["_Method"], name: str) -> bool:
+    """Say whether a method may read an attribute that neither it nor one it calls has set."""
+    naming = [each for each in methods if name in names_in(each.code)]
+    leaving = {each.name for each in methods if each not in naming or _may_leave(each.code, name)}
+    setting = frozenset(each.name for each in naming if each.name not in leaving)
+    # A way there is by code that calls what sets it, too.
+    return any(
+        (isinstance(step.argval, types.CodeType) and name in names_in(step.argval))
+        or (step.opname in _NAMES and step.argval == name)
+        for each in naming
+        for step in _unset(each.code, name, setting - {each.name})
+    )
+
+
+def _may_leave(code: types.CodeType, name: str) -> bool:
+    """Say whether a method may return without having set an attribute."""
+    is_run_later = code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE)
+    returns = (step.opname in _RETURNS for step in _unset(code, name, frozenset()))
+    return bool(is_run_later) or any(returns)
+
+
+def _unset(code: types.CodeType, name: str, setting: frozenset[str]) -> Iterator[dis.Instruction]:
+    """Yield the steps to which a way leads on which an attribute is not set.
+
+    Args:
+        code: of a method.
+        name: of the attribute.
+        setting: methods that set it, if they are called without arguments.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _NO_STEPS]
     at = {step.offset: turn for turn, step in enumerate(steps)}
     caught = dis.Bytecode(code).exception_entries  # pyrefly: ignore[missing-attribute]
     own = code.co_varnames[:1]
@@ -158,19 +178,18 @@ def _reads_unset(code: types.CodeType, name: str) -> bool:
             continue
         seen.add(turn)
         step = steps[turn]
-        value = step.argval
-        is_inside = isinstance(value, types.CodeType) and name in names_in(value)
-        if is_inside or (step.opname in _NAMES and value == name):
-            return True
-        is_set = step.opname == "STORE_ATTR" and value == name
-        if is_set and turn and _last(steps[turn - 1]) == own:
+        yield step
+        is_own = turn > 0 and _last(steps[turn - 1]) == own
+        is_set = step.opname == "STORE_ATTR" and step.argval == name
+        called = steps[turn + 1 : turn + 2] if step.opname in _READS else []
+        is_called = any(each.opname == "CALL" and not each.arg for each in called)
+        left += [at[each.target] for each in caught if each.start <= step.offset < each.end]
+        if is_own and (is_set or (is_called and step.argval in setting)):
             continue
         if step.opname not in _ENDS:
             left.append(turn + 1)
         if step.opcode in _JUMPS:
-            left.append(at[value])
-        left += [at[each.target] for each in caught if each.start <= step.offset < each.end]
-    return False
+            left.append(at[step.argval])
 
 
 def _last(step: dis.Instruction) -> tuple[str, ...]:

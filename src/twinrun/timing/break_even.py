@@ -262,8 +262,8 @@ def ends(found: Sequence[BreakEven]) -> Iterator[int]:
     >>> list(ends(two)), list(ends(two[:1]))
     ([100, 200], [200])
     """
-    fewest, most = min(of.ends[0] for of in found), max(of.ends[1] for of in found)
-    yield from dict.fromkeys(map(rounded_up, (fewest, most)))
+    fewest, most = ([_shown(of.ends[end], of.has) for of in found] for end in (0, 1))
+    yield from dict.fromkeys((min(fewest), max(most)))
 
 
 def _ratio(timing: TimingSummary, phase: str, variant: str, size: int | None) -> Ratio | None:
