@@ -11,6 +11,7 @@ from contextlib import suppress
 import numpy as np
 
 from twinrun.containers import attributes_of
+from twinrun.hidden_content import is_of_c
 from twinrun.process.import_path import OURS_AS_USERS
 
 MADE_ONCE = ("__init__", "__new__", "__post_init__")
@@ -29,7 +30,12 @@ def is_users(module: object) -> bool:
 
 
 def attributes_seen(owner: object) -> dict[str, object]:
-    """Return the attributes of an object, none of one that raises when it is looked at."""
+    """Return the attributes of an object, none of one that raises when it is looked at.
+
+    Nor of a number that processes share: they say where it is.
+    """
+    if is_of_c(owner):
+        return {}
     found: dict[str, object] = {}
     with suppress(Exception):  # whatever class it is of
         found = attributes_of(owner)
