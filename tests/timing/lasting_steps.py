@@ -6,7 +6,6 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-
 # Mini-batches of an epoch, and which of them is the large one.
 LARGE = {"one large": (60, 20), "one large and late": (200, 150)}
 

@@ -15,8 +15,12 @@ def timing(one, two, sizes, *, rounds, steps=5, seed=0):
     rng = np.random.default_rng(seed)
     rows = [
         {
-            **{"variant": name, "device": "cpu", "size": np.nan, "phase": "train"},
-            **{"round": number + 1, "steps": steps},
+            "variant": name,
+            "device": "cpu",
+            "size": np.nan,
+            "phase": "train",
+            "round": number + 1,
+            "steps": steps,
             "seconds": sum(epoch[(number * steps + k) % len(epoch)] for k in range(steps))
             * np.exp(rng.normal(0, 0.02)),
         }
