@@ -51,7 +51,7 @@ def _costs_of(timing: TimingSummary, wanted: str) -> Iterator[Judged]:
         printed = _beside_limit(value, sign, float(limit))
         why = f"{timing['workload']} {ratio['variant']}: {printed} ({interval_of_time(ratio)})"
         why += unsteadiness(ratio, medians_behind(timing, ratio))
-        if ratio.get("uneven", {"unmeasured": 0})["unmeasured"]:
+        if "uneven" in ratio and ratio["uneven"]["unmeasured"]:
             yield "not comparable", why
         else:
             yield "pass" if holds else "fail", why

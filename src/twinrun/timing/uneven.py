@@ -73,8 +73,10 @@ def positions(start: int, steps: int, number: int) -> set[int]:
 def uneven_in(extents: Sequence[Extent], size: int | None, phase: str) -> Uneven | None:
     """Return what is known of the mini-batches of a phase at a size; None where they are even."""
     of = "train" if phase == "trainer" else phase
-    found = (extent.get("uneven", {}).get(of) for extent in extents if extent["size"] == size)
-    return next(found, None)
+    for extent in extents:
+        if extent["size"] == size and "uneven" in extent:
+            return extent["uneven"].get(of)
+    return None
 
 
 def over_all(of_rounds: Interval, own: np.ndarray, base: np.ndarray, uneven: Uneven) -> Interval:
