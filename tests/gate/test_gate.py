@@ -390,6 +390,20 @@ def test_a_cost_that_was_not_measured_is_not_comparable(tmp_path):
     assert outcome(tmp_path, {"determinism_cost": "<= 9"}, timing=timing) == "not comparable"
 
 
+def test_a_cost_whose_largest_mini_batches_were_not_measured_is_not_comparable(tmp_path, capsys):
+    """Seen red: it passed by the ratio of the small ones."""
+    uneven = {"times": 20.0, "unmeasured": 1, "of_rounds": 1.2}
+    timing = COST | {"ratios": [COST["ratios"][0] | {"low": None, "high": None, "uneven": uneven}]}
+    # Of rounds without an interval none can be written here, so the timing is not of its rounds.
+    outcome(tmp_path, {"determinism_cost": "<= 9"}, timing=timing)
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said.startswith("not comparable: determinism_cost")
+    assert "its mini-batches are uneven (the largest has 20.0 times" in said
+    measured = COST | {"ratios": [COST["ratios"][0] | {"uneven": uneven | {"unmeasured": 0}}]}
+    outcome(tmp_path, {"determinism_cost": "<= 9"}, timing=measured)
+    assert capsys.readouterr().out.startswith("pass: determinism_cost")
+
+
 @pytest.mark.parametrize("answer", ["not run", "not comparable"])
 def test_a_variant_whose_cost_has_no_ratio_has_a_line(tmp_path, answer, capsys):
     """One that was skipped, or that this machine cannot run, is in no ratio of the timing."""

@@ -6,6 +6,9 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+# Mini-batches of an epoch, and which of them is the large one.
+LARGE = {"one large": (60, 20), "one large and late": (200, 150)}
+
 
 class Clock:
     """Stands for the clock; only steps let it go on."""
@@ -27,6 +30,10 @@ class Sorted(pl.LightningDataModule):
 
     def train_dataloader(self):
         lengths = torch.arange(1.0, 61.0)[:, None]
+        if self.order in LARGE:
+            number, large = LARGE[self.order]
+            batches = [[*range(40 if k == large else 2)] for k in range(number)]
+            return DataLoader(TensorDataset(lengths), batch_sampler=batches)
         options = {
             "sorted": {},
             "drawn": {"shuffle": True},
@@ -56,6 +63,15 @@ class Lasting(pl.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+
+class DearToStart(Lasting):
+    """Under deterministic algorithms a small batch takes twice as long, a large one half."""
+
+    def predict_step(self, batch, batch_idx):
+        times = 1 if torch.are_deterministic_algorithms_enabled() else 2
+        Clock.now += 0.03 / times if len(batch[0]) == 2 else 3.0 * times
+        return self.layer(batch[0])
 
 
 class InConstructor(Lasting):

@@ -13,11 +13,13 @@ from example_trainings import VARIANT
 from twinrun import artifacts
 from twinrun.config.definitions import Timing, TimingFiles, Variant, Workload
 from twinrun.errors import JobError, TwinrunError
+from twinrun.timing.break_even import break_even
 from twinrun.timing.measure import measure
+from twinrun.timing.ratios import ratios
 from twinrun.timing.round_length import steps_of_round
 from twinrun.timing.summary import read
 from twinrun.verdicts.evidence import Evidence
-from twinrun.verdicts.speed import costs, training_speeds
+from twinrun.verdicts.speed import costs, prediction_speeds, training_speeds
 
 PLAIN = Variant(**{**VARIANT, "deterministic": False})
 SLOW = Variant(**{**VARIANT, "deterministic": True})
@@ -78,9 +80,9 @@ def test_a_ratio_is_that_of_the_same_batches_in_every_round(clocked, order, time
     phases = ["train", "trainer", "predict"]
     found, summary = clocked(phases, order=order, times=times)
     assert summary["skipped"] == []
-    ratios = {row["phase"]: row for row in summary["ratios"]}
-    assert ratios.keys() == set(phases)
-    for row in ratios.values():
+    by_phase = {row["phase"]: row for row in summary["ratios"]}
+    assert by_phase.keys() == set(phases)
+    for row in by_phase.values():
         # But for the rounding of seconds by steps.
         assert (row["time_ratio"], row["low"], row["high"]) == pytest.approx((times, times, times))
     # Nothing but the steps takes time, so the Trainer costs none where both had the same batches.
@@ -88,6 +90,41 @@ def test_a_ratio_is_that_of_the_same_batches_in_every_round(clocked, order, time
         assert (row["time_ratio"], row["low"], row["high"]) == (1, 1, 1)
     steps = found[found["round"] > 0].groupby(["phase", "round"])["steps"].nunique()
     assert (steps == 1).all()
+
+
+PHASES = ["train", "trainer", "predict"]
+
+
+def only(rows):
+    (row,) = rows
+    return row
+
+
+@pytest.mark.parametrize("order", ["one large", "one large and late"])
+def test_no_direction_is_named_that_an_epoch_of_uneven_batches_does_not_have(clocked, order):
+    """Seen red: "slower, 100% more time", of a variant that trains an epoch in two thirds."""
+    found, summary = clocked(PHASES, module="lasting_steps:DearToStart", order=order)
+    rounds = Path(summary["path"]).with_suffix(".csv")
+    timing = Evidence(path="t.json", found=read(summary["path"]))
+    said = [only(judged(timing)) for judged in (costs, training_speeds, prediction_speeds)]
+    assert [row["answer"] for row in said] == ["undecided"] * 3
+    rest = "1 larger one than all that were measured may take much of an epoch"
+    if order == "one large":
+        rest = "and its interval holds that of the median round, 2.00 times the time"
+        for row in summary["ratios"]:
+            assert 0.6 < row["time_ratio"] < 0.8  # of an epoch: 0.69
+            assert row["low"] < row["time_ratio"] < 1 < 2 <= row["high"]
+        means = {row["variant"]: row for row in summary["medians"] if row["phase"] == "train"}
+        assert means["plain"]["seconds_per_step"] > 0.08  # a small one takes 0.015
+    for row in said:
+        assert "its mini-batches are uneven (the largest has 20.0 times" in row["measured"]
+        assert rest in row["measured"]
+    assert break_even(timing.found, "slow", None).is_undecided
+    # Nothing but the steps takes time, so the Trainer costs none.
+    assert [row["time_ratio"] for row in summary["trainer"]] == pytest.approx([1, 1])
+    # As the gate asks, from the files.
+    table = artifacts.read_csv(rounds, list(found.columns))
+    assert ratios(table, "plain", timing.found["extents"]) == timing.found["ratios"]
 
 
 OWN = "lasting_steps:InConstructor", "lasting_steps:InHook", "lasting_steps:InStep"

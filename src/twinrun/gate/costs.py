@@ -51,7 +51,10 @@ def _costs_of(timing: TimingSummary, wanted: str) -> Iterator[Judged]:
         printed = _beside_limit(value, sign, float(limit))
         why = f"{timing['workload']} {ratio['variant']}: {printed} ({interval_of_time(ratio)})"
         why += unsteadiness(ratio, medians_behind(timing, ratio))
-        yield "pass" if holds else "fail", why
+        if "uneven" in ratio and ratio["uneven"]["unmeasured"]:
+            yield "not comparable", why
+        else:
+            yield "pass" if holds else "fail", why
 
 
 def _beside_limit(value: float, sign: str, limit: float) -> str:

@@ -134,7 +134,9 @@ def _not_of_rounds(timing: Path, folder: Path) -> Iterable[tuple[Path, str]]:
         return
     rounds = artifacts.read_csv(table, ["variant", "size", "phase", "round", "steps", "seconds"])
     made, _ = ratios_in_effect(
-        ratios.ratios(rounds, found["baseline"]), found["had"], found["settings"]["variants"]
+        ratios.ratios(rounds, found["baseline"], found["extents"]),
+        found["had"],
+        found["settings"]["variants"],
     )
     # Also one that the rounds have and the timing lacks.
     if _by_what(made) != _by_what(found["ratios"]):

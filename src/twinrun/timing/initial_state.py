@@ -23,6 +23,7 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import State, capture, restore_switches
 from twinrun.process.fresh_process import report_progress
 from twinrun.timing.own_modules import give_weights, holds_itself
+from twinrun.timing.uneven import elements
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import build, of_run_in
 from twinrun.training.build_workload import build_module
@@ -231,6 +232,10 @@ class InitialState:
     def extent(self, phase: str) -> int | None:
         """Return how many batches a loader has that was asked for batches, if it says so."""
         return self._extents.get(phase)
+
+    def sizes(self, phase: str) -> list[int]:
+        """Return how many elements each batch of a phase has that goes round; [] of none."""
+        return [elements(batch) for batch in self._found.get((phase, MOST_BATCHES), [])]
 
     @contextmanager
     def seeded(self) -> Iterator[None]:

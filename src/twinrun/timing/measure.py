@@ -114,7 +114,8 @@ def measure(
     artifacts.write_csv(files.rounds, table.assign(**identity)[[*identity, *columns]])
     had = [row for measured in found for row in measured.had]
     compiled = [row for measured in found for row in measured.compiled]
-    kept, others = ratios_in_effect(ratios.ratios(table, baseline), had, variants)
+    extents = [row for measured in found for row in measured.extents]
+    kept, others = ratios_in_effect(ratios.ratios(table, baseline, extents), had, variants)
     summary.write(
         files.summary,
         {
@@ -129,13 +130,13 @@ def measure(
             },
             "environment": described,
             "code": imported_files(),
-            "medians": with_compiled(ratios.medians(table), compiled),
+            "medians": with_compiled(ratios.medians(table, extents), compiled),
             "ratios": kept,
-            "trainer": ratios.overheads(table),
+            "trainer": ratios.overheads(table, extents),
             "proofs": [row for measured in found for row in measured.proofs],
             "compilation": [row for measured in found for row in measured.compilation],
             "agreement": [row for measured in found for row in measured.agreement],
-            "extents": [row for measured in found for row in measured.extents],
+            "extents": extents,
             "had": had,
             "skipped": [*(row for measured in found for row in measured.skipped), *others],
             "without_epoch_hooks": [

@@ -3,26 +3,29 @@
 Variants are measured in turn within each round, so a round is a pair: the time ratio of a variant
 is the median over the rounds of its seconds per step divided by the baseline's in the same round.
 What slows a whole round down, slows both and cancels. The interval goes from one of the rounds'
-ratios to another one (see `rank_of_interval`), and there is none of too few rounds.
+ratios to another one (see `rank_of_interval`), and there is none of too few rounds. Of uneven
+mini-batches the ratio is that of all rounds together: see `uneven`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from twinrun.timing.summary import Interval, Median, Overhead, Ratio
+from twinrun.timing.summary import Extent, Interval, Median, Overhead, Ratio
+from twinrun.timing.uneven import over_all, uneven_in
 
 CONFIDENCE = 0.95
 ONCE = ("transfer", "first_call")  # measured once, not in rounds
 UNSTABLE_IQR_SHARE = 0.1  # torch.utils.benchmark warns from the same share on
 
 
-def medians(rounds: pd.DataFrame) -> list[Median]:
+def medians(rounds: pd.DataFrame, extents: Sequence[Extent] = ()) -> list[Median]:
     """Summarise each variant, size and phase.
 
     Args:
         rounds: the rows of a timing (columns variant, device, size, phase, steps, seconds).
+        extents: of the timing, which say where mini-batches are uneven.
 
     Returns:
         A row for each group, in the order of their first rounds.
@@ -35,6 +38,8 @@ def medians(rounds: pd.DataFrame) -> list[Median]:
         seconds = (group.seconds / group.steps).to_numpy()
         low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
         iqr_share = float((high - low) / middle)
+        if uneven_in(extents, _size(size), phase):
+            middle = group.seconds.sum() / group.steps.sum()
         rows.append(
             {
                 "variant": variant,
@@ -51,8 +56,13 @@ def medians(rounds: pd.DataFrame) -> list[Median]:
     return rows
 
 
-def ratios(rounds: pd.DataFrame, baseline: str) -> list[Ratio]:
+def ratios(rounds: pd.DataFrame, baseline: str, extents: Sequence[Extent] = ()) -> list[Ratio]:
     """Compare each variant with the baseline, per size and phase.
+
+    Args:
+        rounds: the rows of a timing.
+        baseline: what each variant is compared with.
+        extents: of the timing, which say where mini-batches are uneven.
 
     Returns:
         A row for each variant but the baseline. Sizes that the baseline lacks are left out, and so
@@ -70,17 +80,16 @@ def ratios(rounds: pd.DataFrame, baseline: str) -> list[Ratio]:
             continue
         for variant in group.variant.unique():
             if variant != baseline:
-                values = (pairs[variant] / pairs[baseline]).to_numpy()
-                rows.append(
-                    {"variant": variant, "size": _size(size), "phase": phase, **interval(values)}
-                )
+                key = _size(size), phase
+                found = _paired(group, pairs[variant], pairs[baseline], extents, *key)
+                rows.append({"variant": variant, "size": key[0], "phase": phase, **found})
     return rows
 
 
-def overheads(rounds: pd.DataFrame) -> list[Overhead]:
+def overheads(rounds: pd.DataFrame, extents: Sequence[Extent] = ()) -> list[Overhead]:
     """Compare each variant's step through the Trainer with its own bare step, per size.
 
-    Only the rounds count that measured both.
+    Only the rounds count that measured both. For the arguments see `ratios`.
     """
     rows: list[Overhead] = []
     both = rounds[rounds.phase.isin(["train", "trainer"])]
@@ -91,9 +100,27 @@ def overheads(rounds: pd.DataFrame) -> list[Overhead]:
         )
         if {"train", "trainer"} <= set(pairs.columns):
             # Rounds without the Trainer have NaN in its column.
-            values = (pairs["trainer"] / pairs["train"]).dropna().to_numpy()
-            rows.append({"variant": variant, "size": _size(size), **interval(values)})
+            pairs, key = pairs.dropna(), (_size(size), "train")
+            found = _paired(group, pairs["trainer"], pairs["train"], extents, *key)
+            rows.append({"variant": variant, "size": key[0], **found})
     return rows
+
+
+def _paired(
+    group: pd.DataFrame,
+    own: pd.Series,
+    base: pd.Series,
+    extents: Sequence[Extent],
+    size: int | None,
+    phase: str,
+) -> Interval:
+    """Return the ratio of the seconds per step of paired rounds, given by the round's number."""
+    found, uneven = interval((own / base).to_numpy()), uneven_in(extents, size, phase)
+    if uneven is None:
+        return found
+    # All variants, with and without the Trainer, do as many steps in a round.
+    steps = group.groupby("round").steps.first().loc[own.index]
+    return over_all(found, (own * steps).to_numpy(), (base * steps).to_numpy(), uneven)
 
 
 def interval(values: np.ndarray) -> Interval:

@@ -6,6 +6,7 @@ computes something else is refused.
 """
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -30,8 +31,16 @@ from twinrun.timing.summary import (
     Compilation,
     Extent,
     Skipped,
+    Uneven,
 )
-from twinrun.timing.timed_variant import MOST_BATCHES, Phase, Row, TimedVariant
+from twinrun.timing.timed_variant import (
+    MOST_BATCHES,
+    WARM_UP_CALLS,
+    Phase,
+    Row,
+    TimedVariant,
+)
+from twinrun.timing.uneven import positions, unevenness
 from twinrun.training.prove import OtherComputationError
 from twinrun.training.remembered_proofs import proof_of
 
@@ -130,12 +139,29 @@ class Rounds:
         order = list(self._variants)
         found.rows.sort(key=lambda row: (order.index(row["variant"]), row["round"] > 0))
         train, predict = (self._initial.extent(phase) for phase in ("train", "predict"))
-        found.extents.append(Extent(size=self._size, train=train, predict=predict))
+        extent = Extent(size=self._size, train=train, predict=predict)
+        if uneven := dict(self._uneven()):
+            extent["uneven"] = uneven
+        found.extents.append(extent)
         found.agreement += [
             Agreement(variant=name, size=self._size, tolerance=tolerance, **apart._asdict())
             for name, apart, tolerance in agreement(outputs, next(iter(self._variants)))
         ]
         return found
+
+    def _uneven(self) -> Iterator[tuple[str, Uneven]]:
+        """Yield the phases whose batches are not of one size, where rounds were measured."""
+        calls = max(map(calls_to_warm_up, self._variants.values()))
+        start = self._initial.trainer_arguments.with_whole_updates(calls) + WARM_UP_CALLS
+        for together in TOGETHER:
+            phase, steps = together[-1], Counter[tuple[str, str]]()
+            for row in self._measured.rows:
+                if row["phase"] in together and row["round"]:
+                    steps[row["variant"], row["phase"]] += row["steps"]
+            sizes = self._initial.sizes(phase)
+            measured = positions(start, max(steps.values(), default=0), len(sizes))
+            if (found := unevenness(sizes, measured)) is not None:
+                yield phase, found
 
     def _prove(self) -> None:
         """Have fast steps prove themselves, before anything is compiled for the clock."""

@@ -41,6 +41,22 @@ class InRounds(TypedDict):
     """Why the last of them was compiled again, in torch's words; None where it gives no reason."""
 
 
+class Uneven(TypedDict):
+    """How far the mini-batches of a phase are from one size."""
+
+    times: float
+    """Elements of the largest over those of the middle one of the measured."""
+    unmeasured: int
+    """How many were not measured and are larger than all that were, if that may be much time."""
+
+
+class UnevenRatio(Uneven):
+    """The same behind a ratio."""
+
+    of_rounds: float
+    """The median of the ratios of each round, which is that of ordinary mini-batches."""
+
+
 class Median(TypedDict):
     """The rounds of one variant at one size in one phase."""
 
@@ -53,7 +69,7 @@ class Median(TypedDict):
     phase: RowPhase
     """`train`, `trainer`, `predict`, or once each `transfer` and `first_call`."""
     seconds_per_step: float
-    """The median over the rounds."""
+    """The median over the rounds; of uneven mini-batches the mean over all steps."""
     iqr_share: float
     """The interquartile range of the rounds as a share of the median."""
     rounds: int
@@ -70,11 +86,13 @@ class Interval(TypedDict):
     """A time ratio with its 95 % interval."""
 
     time_ratio: float
-    """The median over the rounds."""
+    """The median over the rounds; of uneven mini-batches that of all rounds together."""
     low: float | None
     """Lower end of the interval; None for too few rounds, for which there is no interval."""
     high: float | None
     """Upper end of the interval, likewise."""
+    uneven: NotRequired[UnevenRatio]
+    """What is known of uneven mini-batches; absent where they are even."""
 
 
 class Ratio(Interval):
@@ -154,6 +172,8 @@ class Extent(TypedDict):
     """Batches of an epoch of training."""
     predict: int | None
     """Batches of the prediction."""
+    uneven: NotRequired[dict[str, Uneven]]
+    """By phase, `train` or `predict`, what is known of uneven batches; absent if all are even."""
 
 
 class SwitchesHad(TypedDict):

@@ -9,7 +9,7 @@ from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure, percent, plural, seconds
 from twinrun.timing import break_even
 from twinrun.timing.epoch_times import EpochMedian, EpochRatio, Scaling
-from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
+from twinrun.timing.ratio_words import MATTERS, Effect, effect_of, speed_up, time_ratio
 from twinrun.timing.steadiness import (
     Steadiness,
     clear_effect,
@@ -222,8 +222,8 @@ def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
 
 
 def unsteadiness(ratio: Interval, medians: Sequence[Median]) -> str:
-    """Say which rounds behind a ratio are unstable, and in which something was compiled."""
-    text = instability(ratio, medians, noun="rounds")
+    """Say which rounds behind a ratio are unstable, uneven, or had something compiled in them."""
+    text = instability(ratio, medians, noun="rounds") + _unevenness(ratio)
     for median in medians:
         if "compiled" in median:
             of = median["compiled"]
@@ -233,6 +233,24 @@ def unsteadiness(ratio: Interval, medians: Sequence[Median]) -> str:
                 f"{median['variant']}{why}, so its rounds are no time of steps alone"
             )
     return text
+
+
+def _unevenness(ratio: Interval) -> str:
+    """Say what uneven mini-batches leave open, or that the ratio is not that of a median round."""
+    if "uneven" not in ratio:
+        return ""
+    found = ratio["uneven"]
+    since = f"; its mini-batches are uneven (the largest has {measure(found['times'])} times the "
+    since += "elements of the middle one)"
+    if found["unmeasured"]:
+        missed = plural(found["unmeasured"], "larger one")
+        return f"{since}, and {missed} than all that were measured may take much of an epoch"
+    if max(apart := found["of_rounds"] / ratio["time_ratio"], 1 / apart) <= 1 + MATTERS:
+        return ""
+    return (
+        f"{since}: the ratio is that of all rounds together, and its interval holds that of the "
+        f"median round, {measure(found['of_rounds'])} times the time"
+    )
 
 
 def instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) -> str:
