@@ -7,7 +7,9 @@ from typing import Any
 
 from pytorch_lightning.utilities.seed import isolate_rng
 
-from twinrun.checkpoint.users_code import is_users
+from twinrun.process.users_code import (
+    is_users,
+)
 
 UNSAID = {"twinrun": "could not say where it is"}
 """In the place of a state that it could not give."""
