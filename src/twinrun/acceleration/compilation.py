@@ -170,7 +170,7 @@ class Compiled:
         self._unguarded: Unguarded | None = None
         self._anew: str | None = None
         self.step = 0
-        """Of which step of the training the next call is, from 1; whoever calls it says so."""
+        """Of which step of the training the next call is, from 1; what calls it says so."""
         self.calls = 0
         self.compilations = 0
         self.reasons: list[str] = []

@@ -6,10 +6,11 @@ without a guard (seen in torch 2.11 to 2.13). So the names that a user's code as
 at each call. Where no code asks, nothing is.
 """
 
+import argparse
 import dis
 import functools
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -24,11 +25,12 @@ _PARTIAL = "a functools.partial"
 _MOST = 64  # entries of a container that are looked into
 _OF_ATTRIBUTES = {"getattr", "hasattr", "attrgetter", "suppress"}
 _OF_DICTIONARIES = {"vars", "__dict__"}
-_FUNCTIONS = (types.FunctionType, functools.partial)
-_CACHED = type(functools.cache(len))
+_AROUND = (functools.partial, functools.partialmethod, functools.cached_property)
+_AROUND += (types.MethodType, type(functools.cache(len)))
+# Classes that are not a user's, and hold what a user puts there.
+_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 _INSIDE = ("func", "args", "keywords", "__func__", "__self__", "__wrapped__", "__defaults__")
-
-_Names = Set[str]
+_INSIDE += ("__kwdefaults__",)
 
 
 def _hooks_of_all_modules() -> tuple[int, ...]:
@@ -50,7 +52,7 @@ class Unguarded:
         self._hooks = _hooks_of_all_modules()
         self._named: list[_Watched] = []
         self._counted: list[_Watched] = []
-        self._before: list[_Names] = []
+        self._before: list[set[str]] = []
         self._sizes: list[int] = []
         self.look()
 
@@ -83,7 +85,7 @@ class Unguarded:
         if sizes != self._sizes:
             before, self._sizes = self._sizes, sizes
             return _of_sizes(self._counted, before)
-        names = [found.space.keys() & found.names for found in self._named]
+        names = [found.space.keys() & (found.names or ()) for found in self._named]
         if names != self._before:
             earlier, self._before = self._before, names
             return _of_names(self._named, earlier, names)
@@ -112,7 +114,7 @@ def _joined(found: Iterable[_Watched]) -> list[_Watched]:
     return list(joined.values())
 
 
-def _of_names(watched: list[_Watched], before: list[_Names], now: list[_Names]) -> str:
+def _of_names(watched: list[_Watched], before: list[set[str]], now: list[set[str]]) -> str:
     for found, earlier, names in zip(watched, before, now, strict=True):
         for name in sorted(names ^ earlier):
             return f"{found.whose} {'has now' if name in names else 'no longer has'} a {name}"
@@ -180,10 +182,12 @@ class _Reached:
         if issubclass(kind, types.ModuleType):
             if is_users(vars(value)["__name__"]):
                 self._enter(vars(value))
-        elif issubclass(kind, _FUNCTIONS):
+        elif isinstance(value, types.FunctionType):
             self._follow_function(value)
-        elif issubclass(kind, types.MethodType | _CACHED):
+        elif issubclass(kind, _AROUND):
             self._add_inside(value)
+            if issubclass(kind, functools.partial):
+                self._functions.append((_PARTIAL, vars(value)))
         elif issubclass(kind, type):
             if is_users(vars(value).get("__module__")):
                 members = [found for held in vars(value).values() for found in functions_in(held)]
@@ -191,23 +195,21 @@ class _Reached:
         elif is_container(value):
             if size_of(value) <= _MOST:
                 self._left += [item for _, item in entries(value)]
-        elif issubclass(kind, torch.nn.Module) or is_users(kind.__module__):
-            self._left += [kind, *attributes_of(value).values()]
+        else:
+            is_users_own = is_users(kind.__module__) or issubclass(kind, _HOLDERS)
             is_layer = issubclass(kind, torch.nn.Module)
-            self._objects.append((f"a {kind.__name__}", vars(value), is_layer))
+            if is_users_own or is_layer:
+                self._left += [kind, *attributes_of(value).values()]
+            self._objects.append((f"a {kind.__name__}", vars(value), is_layer or not is_users_own))
 
-    def _follow_function(self, value: object) -> None:
+    def _follow_function(self, value: types.FunctionType) -> None:
         self._add_inside(value)
-        if issubclass(type(value), functools.partial):
-            self._functions.append((_PARTIAL, vars(value)))
-            return
-        code = value.__code__  # pyrefly: ignore[missing-attribute]
         self._left += [cell.cell_contents for cell in value.__closure__ or () if _is_set(cell)]
         space = value.__globals__
         if is_users(space.get("__name__")):
             self._functions.append((f"the function {value.__qualname__}", vars(value)))
             self._enter(space)
-            self._read(code, space)
+            self._read(value.__code__, space)
 
     def _add_inside(self, value: object) -> None:
         self._left += [getattr(value, name, None) for name in _INSIDE]

@@ -12,16 +12,10 @@ from twinrun.checkpoint.plain_data import PLAIN
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
-from twinrun.checkpoint.users_code import (
-    is_computed_once,
-    is_mapped,
-)
+from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
 from twinrun.containers import entries, is_container, size_of, without_faceless
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS
-from twinrun.process.users_code import (
-    is_users,
-)
 from twinrun.set_attributes import set_by_other_bases
 
 LIBRARIES = (*OURS, "torch.", "torchmetrics.")  # keep themselves, or are kept otherwise

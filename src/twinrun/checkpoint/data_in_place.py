@@ -30,10 +30,7 @@ from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import is_stream, names_told, parts_of, told_alone
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.checkpoint.users_code import (
-    is_computed_once,
-    is_mapped,
-)
+from twinrun.checkpoint.users_code import is_computed_once, is_mapped
 from twinrun.containers import is_hidden_iterator, is_really, without_faceless
 from twinrun.generators import GENERATORS, global_generators, state_in_a_word
 from twinrun.hidden_content import ESCAPED, PLAIN, content_of_plain

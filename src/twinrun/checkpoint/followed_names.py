@@ -10,11 +10,8 @@ import types
 from collections.abc import Sequence
 from contextlib import suppress
 
+from twinrun.checkpoint.users_code import is_users, names_in
 from twinrun.containers import entries, is_container, size_of
-from twinrun.process.users_code import (
-    is_users,
-    names_in,
-)
 
 _MOST = 64  # entries of a container in which functions are looked for
 # Where an object is called, and a class.

@@ -12,9 +12,7 @@ from typing import Any, TypeAlias
 
 from twinrun.checkpoint.found import Found, Holder
 from twinrun.checkpoint.same_code import code_of
-from twinrun.checkpoint.users_code import (
-    is_computed_once,
-)
+from twinrun.checkpoint.users_code import is_computed_once
 
 Key: TypeAlias = tuple[int, str]
 """The identity of what holds something, and what this is called."""

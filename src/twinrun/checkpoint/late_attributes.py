@@ -28,13 +28,8 @@ from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
-from twinrun.checkpoint.users_code import (
-    is_computed_once,
-)
+from twinrun.checkpoint.users_code import is_computed_once, is_users
 from twinrun.checkpoint.validated_batches import ValidatedBatches
-from twinrun.process.users_code import (
-    is_users,
-)
 
 _WHY = "changes while the training runs, and no checkpoint holds it"
 _ANEW = "and a resumed training would make it anew"

@@ -21,10 +21,7 @@ import xxhash
 
 from twinrun.checkpoint.data_in_place import content_of_array
 from twinrun.checkpoint.looks import UNSEEN, look_at_users
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-    is_mapped,
-)
+from twinrun.checkpoint.users_code import attributes_seen, is_mapped, is_users
 from twinrun.containers import (
     entries,
     holds_for_users,
@@ -39,9 +36,6 @@ from twinrun.containers import (
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import ESCAPED, KINDS, NUMBERS, content_of, content_of_plain
 from twinrun.pandas_values import is_table
-from twinrun.process.users_code import (
-    is_users,
-)
 
 Content: TypeAlias = str | dict[str, str]
 """Of an attribute; by hashes of keys what is filled entry by entry; "" of a handle."""

@@ -7,9 +7,7 @@ import types
 from collections.abc import Iterator
 
 from twinrun.checkpoint.own_states import functions_behind
-from twinrun.process.users_code import (
-    names_in,
-)
+from twinrun.checkpoint.users_code import names_in
 
 FOR_SUM = 2  # values over the one that is added to: `self.x[...] += 1`
 _BY_NAME = {"setattr", "__setattr__", "__dict__", "vars"}

@@ -16,14 +16,9 @@ import numpy as np
 import torch
 import xxhash
 
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import entries, holds_for_users, is_container, is_really, size_of
 from twinrun.hidden_content import KINDS, NUMBERS, PLAIN, UNORDERED, content_of_plain
-from twinrun.process.users_code import (
-    is_users,
-)
 
 MOST = 1 << 12  # entries that are looked at
 _MOST_INSIDE = 64  # of a container in an entry, evenly spaced

@@ -18,6 +18,7 @@ import torch
 import xxhash
 
 from twinrun.batches import Opaque, leaves
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -29,9 +30,6 @@ from twinrun.containers import (
 )
 from twinrun.hidden_content import content_of, saves_itself
 from twinrun.plain_tensors import bare, flat_bytes, plain_tensors
-from twinrun.process.users_code import (
-    is_users,
-)
 from twinrun.values_inside import Unlooked, values_in
 
 UNSEEN = "cannot be looked at"

@@ -22,15 +22,8 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
 from twinrun.checkpoint.plain_data import is_plain
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 from twinrun.generators import state_of, times_spawned
-from twinrun.process.users_code import (
-    functions_in,
-    is_users,
-    names_in,
-)
 from twinrun.values_inside import values_in
 
 SAID = "said "  # before a value that a state holds

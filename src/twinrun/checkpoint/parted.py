@@ -17,10 +17,8 @@ from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.plain_attributes import LIBRARIES, looked_at
 from twinrun.checkpoint.stream_position import telling_data
 from twinrun.checkpoint.unsaved_state import says_itself
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import attributes_of, holds_for_users, is_container, is_really
-from twinrun.process.users_code import (
-    is_users,
-)
 
 Groups: TypeAlias = list[list[str]]
 """Names of attributes that hold one object."""

@@ -18,9 +18,7 @@ from twinrun.checkpoint.own_states import names_of_state
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.step_walk import StepWalk
 from twinrun.checkpoint.stream_position import telling_data
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import (
     DEEPEST,
     LOADED,
@@ -30,9 +28,6 @@ from twinrun.checkpoint.walk import (
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS, global_generators
 from twinrun.hidden_content import PLAIN
-from twinrun.process.users_code import (
-    is_users,
-)
 
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")

@@ -5,9 +5,7 @@ import types
 from typing import TypeAlias
 
 from twinrun.checkpoint.unsaved_state import OURS
-from twinrun.process.users_code import (
-    is_users,
-)
+from twinrun.checkpoint.users_code import is_users
 
 Code: TypeAlias = object
 """It equals that of another function with the same lines."""

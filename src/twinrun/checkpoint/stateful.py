@@ -7,9 +7,7 @@ from typing import Any
 
 from pytorch_lightning.utilities.seed import isolate_rng
 
-from twinrun.process.users_code import (
-    is_users,
-)
+from twinrun.checkpoint.users_code import is_users
 
 UNSAID = {"twinrun": "could not say where it is"}
 """In the place of a state that it could not give."""

@@ -12,16 +12,11 @@ import torch
 from twinrun.checkpoint.found import Found
 from twinrun.checkpoint.own_states import OwnState, Said, seen_as
 from twinrun.checkpoint.unsaved_state import says_itself
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
 from twinrun.containers import entries, is_container, is_really, shown
 from twinrun.generators import GENERATORS, state_in_a_word
 from twinrun.hidden_content import KINDS, PLAIN, UNORDERED
-from twinrun.process.users_code import (
-    is_users,
-)
 
 
 class StepWalk(Walk):

@@ -21,11 +21,9 @@ from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_states import functions_behind, keys_in, names_of_state, values_seen
 from twinrun.checkpoint.stateful import Stateful, is_asked, said_by
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container, without_faceless
 from twinrun.hidden_content import NUMBERS
-from twinrun.process.users_code import (
-    is_users,
-)
 from twinrun.set_attributes import set_by_other_bases
 
 _SETTING = ("__init__", "__new__", "__post_init__", "__setstate__", "load_state_dict", "set_epoch")

@@ -20,9 +20,7 @@ from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stateful import Stateful, is_asked
 from twinrun.checkpoint.stream_position import parts_of, told_anew, told_parts
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen
 from twinrun.containers import is_container, size_of
 
 MOST_ENTRIES = 1 << 12  # of a list that is kept

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from torch.utils.data import IterableDataset
 
 from twinrun.checkpoint.stream_position import PLAIN, parts_of, told_anew, told_parts
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen
 
 
 def told_numbers(loaders: Sequence[object]) -> dict[str, str]:

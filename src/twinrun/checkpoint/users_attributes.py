@@ -13,15 +13,9 @@ from twinrun.checkpoint.late_filling import filled_by
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-    is_computed_once,
-)
+from twinrun.checkpoint.users_code import attributes_seen, is_computed_once, is_users
 from twinrun.containers import entries, is_container, is_faceless, is_really, shown, size_of
 from twinrun.hidden_content import NUMBERS
-from twinrun.process.users_code import (
-    is_users,
-)
 
 MOST_INSIDE = 64  # entries of a container in which helpers are sought
 DEEPEST = 4  # helpers inside each other

@@ -26,7 +26,10 @@ from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, WRAPPED, says_itsel
 from twinrun.checkpoint.users_code import (
     MADE_ONCE,
     attributes_seen,
+    functions_in,
     is_code,
+    is_users,
+    names_in,
     seeks,
 )
 from twinrun.containers import (
@@ -41,11 +44,6 @@ from twinrun.containers import (
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS, PLAIN, UNORDERED, content_of, content_of_plain
 from twinrun.pandas_values import is_table
-from twinrun.process.users_code import (
-    functions_in,
-    is_users,
-    names_in,
-)
 
 MOST, DEEPEST = 50_000, 12
 MOST_NAMED = 256  # entries of a container that are told apart: hyperparameters may be many

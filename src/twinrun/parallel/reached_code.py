@@ -22,16 +22,9 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 from twinrun.containers import entries, is_container, is_really, size_of
 from twinrun.generators import GENERATORS
-from twinrun.process.users_code import (
-    functions_in,
-    is_users,
-    names_in,
-)
 
 MOST = 50_000
 """So many objects, classes and functions are looked at, nearest first."""

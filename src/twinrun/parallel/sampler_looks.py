@@ -13,9 +13,7 @@ import torch
 import xxhash
 from torch.utils.data import BatchSampler, Dataset, RandomSampler, Sampler, SequentialSampler
 
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-)
+from twinrun.checkpoint.users_code import attributes_seen
 from twinrun.containers import entries, is_container
 from twinrun.generators import state_of
 from twinrun.parallel.workers import Workers

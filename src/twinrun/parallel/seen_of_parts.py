@@ -16,13 +16,9 @@ from torchmetrics.metric import jit_distributed_available
 from torchmetrics.utilities import dim_zero_mean
 from torchmetrics.wrappers import Running
 
+from twinrun.checkpoint.users_code import functions_in, is_users, names_in
 from twinrun.containers import entries, is_container, size_of
 from twinrun.parallel.reached_code import LONG
-from twinrun.process.users_code import (
-    functions_in,
-    is_users,
-    names_in,
-)
 from twinrun.wording import some
 
 Held = TypeVar("Held", bound=torch.nn.Module)

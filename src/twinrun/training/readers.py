@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytorch_lightning as pl
 from torchmetrics import Metric
 
+from twinrun.checkpoint.users_code import is_users
 from twinrun.hidden_content import saves_itself
 from twinrun.parallel.reached_code import ReachedCode
-from twinrun.process.users_code import (
-    is_users,
-)
 from twinrun.set_attributes import own_of_module
 from twinrun.training.set_anew import IN_VALIDATION, metric_of, set_anew
 
