@@ -242,8 +242,11 @@ class CountsFromFirst(Counts):
 
 
 class NumberFromFirst(CountsFromFirst):
+    def load(self):
+        return 0
+
     def begin(self):
-        self.made = 0
+        self.made = self.load()
 
     def row(self, index):
         self.made += 1
@@ -251,8 +254,8 @@ class NumberFromFirst(CountsFromFirst):
 
 
 class TensorFromFirst(NumberFromFirst):
-    def begin(self):
-        self.made = torch.zeros(())
+    def load(self):
+        return torch.zeros(())
 
 
 class CountsInATensor(Lazy):

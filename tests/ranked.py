@@ -26,10 +26,22 @@ OF_TRIAL = {
     "predictions_sha256": None,
     "predicted_on": None,
     "tested": {},
-    "begun": dict.fromkeys(["weights", "batches", "random", "random_after"]),
+    "begun": {
+        **dict.fromkeys(["weights", "batches", "random", "random_after", "drawn"]),
+        "states": {},
+        "own": {},
+    },
     "doubts": [],
     "resumed_at": [],
 }
+
+
+def states(seed, since):
+    """RNG states behind three steps, of each library those that no seed moves from a step on."""
+    return {
+        of: {f"{n}": "" if n >= since.get(of, 4) else f"{seed}" for n in (1, 2, 3)}
+        for of in ("torch", "cuda", "numpy", "python")
+    }
 
 
 def ranking(
@@ -43,6 +55,9 @@ def ranking(
     are_same=False,
     still=(),
     begun=None,
+    since=None,
+    drawn=("torch",),
+    own=None,
 ):
     """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number.
 
@@ -50,6 +65,9 @@ def ranking(
         still: the names of those whose weights no seed moves.
         begun: by name, which of `weights`, `batches`, `random` and `random_after` no seed moves as
             it begins.
+        since: by name, by library, the step from which on no seed moves its RNG states; of three.
+        drawn: the libraries whose generators steps of all draw from.
+        own: by name, a generator that no seed moves.
     """
     trials = [
         {
@@ -72,7 +90,9 @@ def ranking(
             "begun": {
                 part: f"{name}{'' if part in (begun or {}).get(name, ()) else seed}"
                 for part in ("weights", "batches", "random", "random_after")
-            },
+            }
+            | {"states": states(seed, (since or {}).get(name, {})), "drawn": [*drawn]}
+            | {"own": {"A.moved": f"{seed}"} | ({own[name]: ""} if name in (own or {}) else {})},
         }
         for name, of in values.items()
         for seed, value in enumerate(of, start=1)

@@ -1,6 +1,7 @@
 """What an object holds that shows it in no attribute, and a long container of plain values."""
 
 import collections
+import ctypes
 import io
 import numbers
 import pickle
@@ -32,6 +33,9 @@ CHUNK = 1 << 16  # entries that are written at once
 ESCAPED = "backslashreplace"
 KINDS = frozenset(PLAIN)
 UNORDERED = (set, frozenset)
+_OF_C = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
+_SHARED = "multiprocessing.sharedctypes"
+_POINTS = "PzZOX"  # codes of `ctypes` for what is elsewhere
 _IN_MEMORY = (io.BytesIO, io.StringIO)
 # Their classes have no state of their own: a dataset of torch's is a `typing.Generic`.
 _STATELESS = {"typing", "abc", "collections.abc"}
@@ -75,6 +79,8 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     >>> content_of("a text"), content_of(object())
     (None, None)
     """
+    if (found := _numbers_of_c(value)) is not None:
+        return f"{type(found).__name__} {xxhash.xxh3_64_hexdigest(bytes(found))}"
     is_file = isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)
     if is_file or isinstance(value, _OTHERS) or is_container(value) or is_hidden_iterator(value):
         return None
@@ -94,6 +100,32 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     except Exception:  # of whatever class
         return None
     return f"{type(value).__name__} {xxhash.xxh3_64_hexdigest(seen)}"
+
+
+def is_of_c(value: object) -> bool:
+    """Say whether a value is numbers of C's, which processes may share (`multiprocessing.Value`).
+
+    Not what points elsewhere, nor more than 64 MiB.
+
+    >>> is_of_c(ctypes.c_int(1)), is_of_c(ctypes.c_char_p(b"")), is_of_c(1)
+    (True, False, False)
+    """
+    return _numbers_of_c(value) is not None
+
+
+def _numbers_of_c(value: object) -> Any:
+    if type(value).__module__ == _SHARED and not isinstance(value, _OF_C):  # with a lock
+        value = attributes_of(value).get("_obj")
+    is_one = isinstance(value, _OF_C) and _is_of_numbers(type(value))
+    return value if is_one and ctypes.sizeof(value) <= MOST_BYTES else None
+
+
+def _is_of_numbers(kind: Any) -> bool:
+    if issubclass(kind, ctypes._SimpleCData):
+        return kind._type_ not in _POINTS
+    if issubclass(kind, ctypes.Array):
+        return _is_of_numbers(kind._type_)
+    return all(_is_of_numbers(field[1]) for field in kind._fields_)
 
 
 def content_of_plain(value: object) -> str | None:

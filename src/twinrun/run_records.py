@@ -229,6 +229,10 @@ class RunManifest(Origin):
     """Classes of objects in the batches that could not be looked into."""
     not_held: dict[str, NotHeld]
     """What requires gradients and neither the module nor its optimizers hold, by name."""
+    own_generators: NotRequired[dict[str, str] | None]
+    """Hashes of the states in which the first step begins, of the generators of the user's own that
+    it draws from, by where they are held; None where a training was resumed behind that step,
+    absent of an older version."""
     no_result: str | None
     """Why what is measured of the network is no result: its weights are NaN, say. None if it
     computes numbers."""

@@ -12,46 +12,16 @@ import pandas as pd
 import pytest
 import torch
 from late_data import CACHES, MOVING
-from resumed import Killed, assert_resumed, every, fit
+from late_fitted import MovedByValidation, called, data_of, never_wrong
+from resumed import assert_resumed, every, fit
 from small import Points, Small
 from torch.utils.data import DataLoader, TensorDataset
 
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import MOST_ENTRIES, UnseenError, content_of_late
 from twinrun.checkpoint.late_filling import filled_by
-from twinrun.checkpoint.resumable import Resumable
+from twinrun.checkpoint.late_spots import NewSpots, Outlines
 from twinrun.checkpoint.users_attributes import READING
-from twinrun.errors import TwinrunError
-
-
-class MovedByValidation(Small):
-    """Its weights depend on what was validated, too."""
-
-    @torch.no_grad()
-    def on_validation_epoch_end(self):
-        self.output.bias += 1e-3 * self.trainer.callback_metrics["val_loss"]
-
-
-def data_of(kind, *, is_of_validation=False, workers=0):
-    class Late(Points):
-        def setup(self, stage):
-            self.rows = kind(self)
-
-        def train_dataloader(self):
-            if is_of_validation:
-                return self._loader(shuffle=True)
-            return DataLoader(self.rows, 16, shuffle=True, num_workers=workers)
-
-        def val_dataloader(self):
-            if not is_of_validation:
-                return self._loader()
-            return DataLoader(self.rows, 16, num_workers=workers)
-
-    return Late
-
-
-def called(kinds):
-    return [kind.__name__ for kind in kinds]
 
 
 def of_names(*names):
@@ -152,36 +122,6 @@ def test_each_cache_is_resumed_where_an_epoch_starts(tmp_path, kind, is_of_valid
     data = data_of(kind, is_of_validation=is_of_validation)
     options = {"data": data, "module": MovedByValidation, "minutes": 0, "max_epochs": 4}
     assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
-
-
-def never_wrong(folder, kind, *, kill, minutes=1000, is_noted=True, **where):
-    """Resume a killed training; return whether it came to the bits of an uninterrupted one."""
-    options = {"data": data_of(kind, **where), "module": MovedByValidation, "minutes": minutes}
-    options["max_epochs"] = 3
-    if minutes:
-        options["in_epoch"] = every(1)
-    whole, _, _ = fit(folder / "whole", **{**options, "in_epoch": None, "minutes": 1000})
-    with pytest.MonkeyPatch.context() as patch:
-        if not is_noted:
-            patch.setattr(Resumable, "_write", killed_behind(Resumable._write, kill))
-        fit(folder / "killed", kill=kill if is_noted else 0, **options)
-    try:
-        found, _, _ = fit(folder / "killed", **options)
-    except TwinrunError:  # and the next attempt trains from the beginning
-        return False
-    assert found == whole
-    return True
-
-
-def killed_behind(write, step):
-    """Write a checkpoint, and die before a batch comes."""
-
-    def writes(self, trainer, *arguments):
-        write(self, trainer, *arguments)
-        if trainer.global_step >= step - 1:
-            raise Killed
-
-    return writes
 
 
 @pytest.mark.parametrize("kind", MOVED_OFTEN, ids=called(MOVED_OFTEN))
@@ -320,8 +260,8 @@ def test_a_generator_that_a_sampler_makes_late_is_refused_and_one_it_is_given_is
     assert_resumed(tmp_path, [3, 8], kills=[4, 9], **options)
 
 
-def content(value, *, depth=0):
-    return content_of_late(value, {}, depth=depth)
+def content(value, before=None):
+    return content_of_late(value, NewSpots({}), Outlines({}).before(before)).content
 
 
 class Own:
@@ -361,7 +301,7 @@ def test_what_is_filled_is_compared_by_its_keys():
     assert len(more_than(few, many)["made"]) == 98
     assert more_than(many, few) == {}
     with_nothing = [rows[0], None, None]
-    assert len(content(with_nothing, depth=1)) == 2
+    assert len(content(with_nothing, [None] * 3)) == 2
 
 
 def test_of_many_entries_those_are_looked_at_that_others_look_at_too():
@@ -404,4 +344,10 @@ class Fills:
 
 def test_code_that_reads_is_seen_to_fill():
     filled, _ = filled_by(Fills, frozenset(READING))
-    assert filled == {"set", "by_key", "counted", "by_method", "inside"}
+    assert filled == {
+        "set": {"="},
+        "by_key": {"*"},
+        "counted": {"*"},
+        "by_method": {"*"},
+        "inside": {"="},
+    }

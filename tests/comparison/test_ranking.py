@@ -141,6 +141,36 @@ def test_the_rng_states_of_torch_are_read_apart_from_those_of_others(tmp_path):
     assert states[0.4] == states[0.5] == (None, None)
 
 
+def test_the_rng_states_behind_later_steps_and_who_is_drawn_from_are_read(tmp_path):
+    """A module may seed torch in each validation; nobody may draw from torch at all."""
+    run = write_trial(tmp_path, 0.1, 0.5)
+    kept = [*range(1, 41), 1000, 2000]
+    states = {
+        "random": [[5, 7, 10 * step, 1] for step in kept],
+        "random_after": [[5, 7, 10 * step, 1 + (step == 1000)] for step in kept],
+    }
+    names = {"rng_state_names": np.array(["python", "numpy", "torch", "cuda:0"])}
+    arrays = {name: np.array(of, dtype=np.uint64) for name, of in states.items()}
+    of_steps = {"detail_steps": np.array(kept)}
+    artifacts.write_arrays(run.with_name("fingerprints.npz"), arrays | names | of_steps)
+    vouch(run, artifacts.read_json(run))
+    (trial,) = ranked(tmp_path, [run])["trials"]
+    begun = trial["begun"]
+    assert begun["drawn"] == ["cuda"]
+    steps = [*range(1, 17), 32, 2000]
+    assert {of: [*map(int, found)] for of, found in begun["states"].items()} == {
+        "python": steps,
+        "numpy": steps,
+        "torch": steps,
+        "cuda": steps,
+    }
+    assert begun["states"]["torch"]["32"] == f"{320:016x}"
+    assert begun["random"] == f"{10:016x}{1:016x}", "a GPU's is torch's, too"
+    run = write_trial(tmp_path, 0.2, 0.5, kept=())
+    (trial,) = ranked(tmp_path, [run])["trials"]
+    assert (trial["begun"]["states"], trial["begun"]["drawn"]) == ({}, None), "nobody knows"
+
+
 def test_batches_that_nobody_looks_into_are_not_known(tmp_path):
     run = write_trial(tmp_path, 0.1, 0.5)
     vouch(run, artifacts.read_json(run) | {"not_fingerprinted": ["Opaque"]})

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ranked import states
 from scipy.stats import t
 
 from twinrun.luck import floor, future
@@ -284,7 +285,8 @@ def test_no_difference_is_called_luck_that_is_larger_than_any_value(values, samp
 
 def begun(**moved):
     """What runs begin with, of which no seed moves anything but this."""
-    return {"weights": "a", "batches": "b", "random": "c", "random_after": "d"} | moved
+    same = {"weights": "a", "batches": "b", "random": "c", "random_after": "d"}
+    return same | {"states": {}, "drawn": ["torch"], "own": {}} | moved
 
 
 @pytest.mark.parametrize(
@@ -318,6 +320,45 @@ def test_what_no_seed_moves_of_a_beginning_is_said_of_the_luck_of_seeds(moved, s
     for each in found["runs"]:
         each.pop("begun", None)
     assert "no seed moves" not in ground(found, scale_of(found))
+
+
+@pytest.mark.parametrize(
+    ("moved", "drawn", "said"),
+    [
+        # Red before: of all three that weights and batches are not counted, and no more.
+        (
+            "torch",
+            ["torch"],
+            "; no seed moves the initial weights, the first batches and from step 2 on torch's RNG "
+            "state (the module may seed itself), whose luck is not counted",
+        ),
+        (
+            "",
+            [],
+            "no seed moves the initial weights and the first batches, whose luck is not counted; "
+            "no traced step draws from a global generator, so what seeds differ in may be no luck",
+        ),
+        (
+            "numpy",
+            ["numpy"],
+            "; no seed moves the initial weights, the first batches and from step 2 on NumPy's RNG "
+            "state, whose luck is not counted; no traced step draws from another global generator",
+        ),
+        ("", ["torch"], "and the first batches, whose luck is not counted"),
+        ("numpy", ["torch"], "and the first batches, whose luck is not counted"),
+    ],
+)
+def test_what_no_seed_moves_in_later_steps_is_said_of_the_luck_of_seeds(moved, drawn, said):
+    found = table(seeds=[*SEEDS, 0.69], accuracy=ACCURACY | {"seed": [0.9, 0.91, 0.92, 0.2]})
+    for number, each in enumerate(found["runs"]):
+        if each["kind"] in ("reference", "seed"):
+            of = {"random": f"{number}", "random_after": f"{number}"}
+            later = states(number, {moved: 2} | ({"cuda": 1} if moved == "torch" else {}))
+            each["begun"] = begun(states=later, drawn=drawn, **of)
+    (row,) = (row for row in noise_rows(found) if row["key"] == "seed_or_rounding")
+    assert said in row["measured"]
+    if not said.startswith(("; no", "no seed")):
+        assert row["measured"].endswith(said)
 
 
 def noise_rows(found):

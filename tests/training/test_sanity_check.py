@@ -1,6 +1,5 @@
 """What a script's sanity check does otherwise than a run without one is said in the rehearsal."""
 
-import copy
 import random
 import time
 
@@ -8,12 +7,11 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from sanity import notes_of, weights_of
 from small import Points, Small
 from torch.utils.data import DataLoader, TensorDataset
-from torchmetrics import MaxMetric, MeanMetric, MetricCollection, SumMetric
+from torchmetrics import MaxMetric, MeanMetric, MetricCollection, MetricTracker, SumMetric
 from torchmetrics.classification import BinaryAccuracy, BinaryRecall
-
-from twinrun.training.sanity_check import SanityCheck
 
 DRAWS = {"torch": lambda: torch.rand(1), "numpy": np.random.rand, "python": random.random}
 
@@ -66,32 +64,6 @@ class Validated(Small):
 
     def on_validation_epoch_end(self):
         self.outputs.clear()
-
-
-def notes_of(module, data, told=0, callbacks=()):
-    notes = []
-    trainer(told, [SanityCheck(notes), *callbacks]).fit(module, datamodule=data)
-    return notes
-
-
-def trainer(told, callbacks=(), epochs=1):
-    return pl.Trainer(
-        accelerator="cpu",
-        max_epochs=epochs,
-        num_sanity_val_steps=told,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[*callbacks],
-    )
-
-
-def weights_of(module, data, told, epochs=1):
-    pl.seed_everything(1, verbose=False)
-    module = copy.deepcopy(module)
-    trainer(told, epochs=epochs).fit(module, datamodule=data)
-    return {name: value.tolist() for name, value in module.state_dict().items()}
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -612,3 +584,108 @@ def test_code_that_asks_for_the_sanity_check_is_named_beside_what_it_may_leave()
     assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)
     (note,) = notes_of(module, Points())
     assert "training may be otherwise, unless on_validation_epoch_end by asking for " in note
+
+
+class Average(torch.nn.Module):
+    """Keeps an average of weights, and the weights while it is in their place."""
+
+    def __init__(self, of):
+        super().__init__()
+        self.kept = []
+        self.average = torch.nn.ParameterList([p.detach().clone() for p in of.parameters()])
+
+    def store(self, of):
+        self.kept = [p.detach().clone() for p in of.parameters()]
+
+    def restore(self, of):
+        for parameter, kept in zip(of.parameters(), self.kept, strict=True):
+            parameter.data.copy_(kept)
+
+
+class Averaging(Validated):
+    """Validates the average; `reads` says whether its training reads what was kept."""
+
+    def __init__(self, *, reads):
+        super().__init__()
+        self.reads, self.average = reads, Average(self.hidden).requires_grad_(requires_grad=False)
+
+    def _swap(self):
+        self.average.store(self.hidden)
+
+    def validation_step(self, batch, index):
+        self._swap()
+        super().validation_step(batch, index)
+        self.average.restore(self.hidden)
+
+
+class AveragingInTraining(Averaging):
+    def training_step(self, batch, index):
+        if self.reads and self.average.kept:
+            self.average.restore(self.hidden)
+        return super().training_step(batch, index)
+
+
+def test_what_a_layer_of_a_users_own_keeps_for_validation_alone_is_said_of_it():
+    """Red before: "training may be otherwise", of what validation alone puts back."""
+    (note,) = notes_of(Averaging(reads=False), Points())
+    assert note.startswith("validation changes average.kept, average.kept[0], average.kept[1], ")
+    assert "what later validations log or do may be otherwise" in note
+    (note,) = notes_of(AveragingInTraining(reads=True), Points())
+    assert "training may be otherwise" in note
+
+
+class Keeping(Validated):
+    """Keeps the weights as a validation starts, and puts them back as it ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    def on_validation_epoch_start(self):
+        super().on_validation_epoch_start()
+        self.kept = [p.detach().clone() for p in self.hidden.parameters()]
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        self.hidden.weight.data.copy_(self.kept[0])
+
+
+class KeepingOlder(Keeping):
+    """Begins with the weights of an earlier validation."""
+
+    def on_validation_epoch_start(self):
+        if self.kept:
+            self.hidden.weight.data.copy_(self.kept[0])
+        self.kept = [p.detach().clone() for p in self.hidden.parameters()]
+
+
+def test_what_each_validation_sets_before_it_reads_it_is_not_named():
+    """Red before: named, since its value goes by the module."""
+    assert notes_of(Keeping(), Points()) == []
+    (note,) = notes_of(KeepingOlder(), Points())
+    assert note.startswith("validation changes kept, kept[0], kept[1], which no other code names")
+
+
+class Tracking(Validated):
+    def __init__(self):
+        super().__init__()
+        self.tracker = MetricTracker(MeanMetric(), maximize=True)
+
+    def on_validation_epoch_start(self):
+        super().on_validation_epoch_start()
+        self.tracker.increment()
+
+    def validation_step(self, batch, index):
+        self.tracker.update(batch[0].sum())
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        self.log("tracked", self.tracker.compute())
+
+
+def test_what_a_tracker_of_metrics_keeps_is_said_of_validations_alone():
+    """Red before: "training may be otherwise"."""
+    (note,) = notes_of(Tracking(), Points())
+    assert "what later validations log or do may be otherwise" in note
+    module = Tracking()
+    assert weights_of(module, Points(), 0) == weights_of(module, Points(), 2)

@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -281,3 +282,31 @@ def test_code_is_recorded_as_it_was_imported(tmp_path, monkeypatch):
     assert [happened.code[name]["sha256"] for name in names] == [before, before]
     for name in names:
         del sys.modules[name]
+
+
+class Noisy(Small):
+    """Draws noise from a generator of its own, has drawn weights from another, and shuffles."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.noise, self.weights = np.random.default_rng(seed), torch.Generator().manual_seed(2)
+        torch.nn.init.normal_(self.hidden.weight, generator=self.weights)
+
+    def training_step(self, batch, index):
+        noise = torch.from_numpy(self.noise.normal(size=batch[0].shape)).float()
+        return super().training_step([batch[0] + noise, batch[1]], index)
+
+
+class Shuffled(Points):
+    def train_dataloader(self):
+        return self._loader(shuffle=True, generator=torch.Generator().manual_seed(3))
+
+
+def test_the_generators_that_the_first_step_draws_from_are_recorded(tmp_path):
+    """What no seed moves of them is said where luck is judged."""
+    one, same, other = (
+        fitted(tmp_path, Noisy(seed), Shuffled()).own_generators.found for seed in (0, 0, 1)
+    )
+    assert [*one] == ["Noisy.noise"]
+    assert one == same != other
+    assert fitted(tmp_path, Small(), Points()).own_generators.found == {}

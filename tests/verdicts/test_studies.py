@@ -2,7 +2,7 @@
 
 import pytest
 from example_comparisons import compared, median, timed
-from ranked import ranking
+from ranked import OF_TRIAL, ranking
 
 from twinrun.gate.costs import costs
 from twinrun.verdicts import studies
@@ -511,7 +511,7 @@ class TestSweep:
         """Red before: "differences below 1.6 are luck" of an accuracy."""
         scale = Evidence(path="noise/digits/serial.json", found=noise(0.501, 0.203, 0.71))
         for run in scale.found["runs"]:
-            run["begun"] = {"weights": "a", "batches": None, "random": None, "random_after": None}
+            run["begun"] = OF_TRIAL["begun"] | {"weights": "a"}
         found = Evidence(path="sweeps/x.json", found=ranking({1: [0.9], 2: [0.2]}))
         (best,) = (r for r in studies.sweep([found], [scale], []) if r["key"] == "best")
         assert best["answer"] == "undecided"
@@ -742,6 +742,87 @@ class TestContest:
             f"too, was not traced, so each may seed itself in part), so the luck of these is not "
             f"measured"
         ) in row["measured"]
+
+    @pytest.mark.parametrize(
+        ("others", "drawn", "said"),
+        [
+            # Red before: better, p < 0.001, by the luck of seeds alone.
+            (
+                {"since": "torch", "and": "cuda"},
+                ["torch"],
+                "the initial weights, the first batches and from step 2 on torch's RNG state of "
+                "{} (they are the same from each of 3 seeds, so it may seed itself in part), so",
+            ),
+            # Noise of a generator that the operating system seeds, or rounding.
+            (
+                {},
+                [],
+                "the initial weights and the first batches of {} (they are the same from each of 3 "
+                "seeds, and no traced step draws from a global generator, so its results may owe "
+                "nothing to seeds), so the luck of these is not measured",
+            ),
+            # A GPU's alone is seeded: torch's of the CPU moves, and nobody draws from it.
+            (
+                {"since": "cuda"},
+                ["cuda"],
+                "and from step 2 on torch's RNG state of the GPU of {} (they are the same from "
+                "each of 3 seeds, and no traced step draws from another global generator, so",
+            ),
+            (
+                {"since": "python"},
+                ["python"],
+                "and from step 2 on Python's RNG state of {} (they are the same from each of 3 "
+                "seeds, and no traced step draws from another global generator, so",
+            ),
+        ],
+    )
+    def test_the_luck_of_what_no_seed_moves_in_later_steps_is_not_measured(
+        self, others, drawn, said
+    ):
+        values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
+        since = {self.A: dict.fromkeys(others.values(), 2)}
+        table = ranking(
+            values,
+            contestants=values,
+            begun={self.A: ["weights", "batches"]},
+            since=since,
+            drawn=drawn,
+        )
+        (row,) = studies.contest([Evidence(path="x", found=table)], [], [])
+        assert row["answer"] == "undecided"
+        assert said.format(self.A) in row["measured"]
+
+    @pytest.mark.parametrize("drawn", [["torch"], ["numpy"], ["python", "torch"]])
+    def test_what_steps_draw_from_a_global_generator_is_luck_that_is_measured(self, drawn):
+        """Weights that were trained before, samples in their order, noise of NumPy's generator."""
+        values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
+        begun = {name: ["weights", "batches"] for name in values}
+        table = ranking(values, contestants=values, begun=begun, drawn=drawn)
+        (row,) = studies.contest([Evidence(path="x", found=table)], [], [])
+        assert row["answer"] == "better"
+        assert "draws from" not in row["measured"]
+
+    def test_what_validation_seeds_is_said_beside_the_answer(self):
+        """Red before: not a word of later shuffles and masks that are the same from each seed."""
+        values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
+        since = {self.B: {"torch": 3, "cuda": 2, "numpy": 1}}
+        table = ranking(values, contestants=values, since=since)
+        (row,) = studies.contest([Evidence(path="x", found=table)], [], [])
+        assert row["answer"] == "better"
+        assert row["measured"].endswith(
+            f"; no seed moves from step 3 on torch's RNG state of {self.B}, so its luck is not "
+            f"counted"
+        )
+
+    def test_a_generator_of_a_modules_own_that_no_seed_moves_is_said_beside_the_answer(self):
+        """Red before: not a word of noise that is the same from each seed."""
+        values = {self.A: [0.635, 0.645, 0.63], self.B: [0.435, 0.425, 0.44]}
+        table = ranking(values, contestants=values, own={self.B: "Noisy.rng"})
+        (row,) = studies.contest([Evidence(path="x", found=table)], [], [])
+        assert row["answer"] == "better"
+        assert row["measured"].endswith(
+            f"; no seed moves the generator Noisy.rng of {self.B}, so its luck is not counted"
+        )
 
     def test_of_a_loss_the_lowest_is_better(self):
         values = {self.A: [0.7, 0.72, 0.71], self.B: [0.9, 0.91, 0.92]}

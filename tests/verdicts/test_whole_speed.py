@@ -215,7 +215,7 @@ def test_a_study_asks_both_of_the_step_and_of_the_whole():
         assert (step["key"], step["answer"]) == ("speed", "yes")
         assert step["measured"] == (
             "faster, 36.3% less time: 1.57 times as fast (95% interval 1.52 to 1.64); compiling in "
-            "a training takes 30.0 s more, which pays above about 2,800 steps; this training has "
-            "2,100, which is too few"
+            "a training takes 30.0 s more, which pays above about 2,800 steps (2,600 to 3,000 by "
+            "the interval of a step); this training has 2,100, which is too few"
         )
         assert (whole["key"], whole["answer"]) == ("whole_speed", "no")

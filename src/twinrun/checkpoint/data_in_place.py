@@ -13,7 +13,6 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 import xxhash
-from torch.utils.data import IterableDataset
 
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.held_objects import HeldObjects
@@ -27,11 +26,10 @@ from twinrun.checkpoint.reached import (
     reached,
 )
 from twinrun.checkpoint.refusals import generators_of
-from twinrun.checkpoint.stateful import Stateful
-from twinrun.checkpoint.stream_position import is_stream, names_told, parts_of, told_alone
-from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
+from twinrun.checkpoint.stream_position import parts_of, told_alone
+from twinrun.checkpoint.told_parts import Told
 from twinrun.checkpoint.users_code import is_computed_once, is_mapped
-from twinrun.containers import is_hidden_iterator, is_really, without_faceless
+from twinrun.containers import is_hidden_iterator, is_really
 from twinrun.generators import GENERATORS, global_generators, state_in_a_word
 from twinrun.hidden_content import ESCAPED, PLAIN, content_of_plain
 from twinrun.pandas_values import is_table
@@ -41,50 +39,6 @@ from twinrun.plain_tensors import bare
 MOST_OBJECTS = 1 << 12  # of an array of them, evenly spaced
 MOST_TEXTS = 1 << 16  # of a column of them, evenly spaced
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
-
-
-class Told:
-    """What loaders, samplers, datasets say themselves, or what is seen of them elsewhere."""
-
-    def __init__(self, parts: Sequence[object]) -> None:
-        stateful = [part for part in parts if isinstance(part, Stateful)]
-        # These say where they are, and are asked for it; of what they wrap they may say nothing.
-        self._names = {id(part): names_told(part) for part in stateful}
-        held = [
-            (id(value), self._is_told(part, name))
-            for part in stateful
-            for name, value in without_faceless(getattr(part, "__dict__", {})).items()
-            if name not in WRAPPED
-        ]
-        self.values = {value for value, is_told in held if is_told}
-        self._classes = {id(each) for part in stateful for each in type(part).__mro__}
-        self._stateful = {*self._classes, *self._names}
-        self._filled = {value for value, _ in held} | self._stateful
-        # The attributes of a stream are seen as positions (see `stream_position`).
-        self._parts = self._stateful | {id(part) for part in parts if is_stream(part)}
-        # Plain values in a user's own parts are seen as attributes (see `data_attributes`).
-        own = [part for part in parts if not type(part).__module__.startswith((*OURS, "torch."))]
-        self._own = {id(part) for part in own}
-
-    def says(self, found: Found) -> bool:
-        """Say whether a part that says itself where it is holds it."""
-        owner = id(found.owner)
-        is_said = owner in self._names and self._is_told(found.owner, found.name)
-        return is_said or owner in self._classes or owner in self.values
-
-    def _is_told(self, part: object, called: str) -> bool:
-        names = self._names[id(part)]
-        return names is None or called.rpartition(".")[2] in names
-
-    def may_fill(self, found: Found) -> bool:
-        """Say whether a part that says itself where it is may collect what it reads there."""
-        return id(found.owner) in self._filled
-
-    def tells(self, found: Found) -> bool:
-        """Say whether a number or a container is one of these."""
-        owner = id(found.owner)
-        is_seen = owner in self.values or owner in self._parts or owner in self._own
-        return is_seen or isinstance(found.owner, IterableDataset)
 
 
 class DataLooks:
@@ -118,7 +72,7 @@ class DataLooks:
         self._told_anew = told_alone(loaders)
         self._of_library: set[tuple[int, str]] = set()
         self._mapped: set[tuple[int, str]] = set()
-        self._filled: set[tuple[int, str]] = set()
+        self._filled, self._said = set[tuple[int, str]](), set[tuple[int, str]]()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         module = trainer.lightning_module
@@ -126,9 +80,13 @@ class DataLooks:
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen, left=left):
+            self.held.note(found)
             is_told, may_fill = told.tells(found), told.may_fill(found)
             if may_fill:
                 self._filled.add((id(found.owner), found.name))
+            is_array = is_really(found.value, torch.Tensor) or is_really(found.value, np.ndarray)
+            if is_array and told.holds(found):
+                self._said.add((id(found.owner), found.name))
             if isinstance(found.value, Holder):
                 if not told.says(found):
                     self.held.add(found, may_come_late=is_told or may_fill)
@@ -211,7 +169,7 @@ class DataLooks:
             # In the place of a plain value it was put there under way.
             known = self.arrays[key][1] if key in self.arrays else None
             # ASSUME that what a library's object has only later is what it computes once.
-            is_late = key in now._of_library or key in now._mapped
+            is_late = key in now._of_library or key in now._mapped or key in now._said
             is_new = known is None and not is_late and self._was_there(key, owner)
             is_there = known is not None or key in self.numbers
             if is_new or (is_there and known != content):

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from twinrun.checkpoint.found import Found, Holder
 from twinrun.checkpoint.same_code import code_of
 from twinrun.checkpoint.users_code import is_computed_once
+from twinrun.containers import is_container
 
 Key: TypeAlias = tuple[int, str]
 """The identity of what holds something, and what this is called."""
@@ -29,6 +30,18 @@ class HeldObjects:
         self._inside: dict[int, dict[str, object]] = defaultdict(dict)
         self._contents: dict[int, dict[str, str]] = defaultdict(dict)
         self._late: set[Key] = set()
+        self._of_classes: dict[int, object] = {}
+        self.of_classes: set[str] = set()
+        """Names of what data reach in classes and globals."""
+
+    def note(self, found: Found) -> None:
+        """Note it if a class or a file has it, or a container that one of these has."""
+        owner = found.owner
+        is_file = type(owner) is dict and "__builtins__" in owner
+        if isinstance(owner, type) or is_file or id(owner) in self._of_classes:
+            self.of_classes.add(found.name)
+            if isinstance(found.value, Holder) and is_container(found.value.value):
+                self._of_classes[id(found.value.value)] = found.value.value
 
     def add(self, found: Found, *, may_come_late: bool = False) -> None:
         """Take in what holds others; what may come late is a cache where there was nothing."""

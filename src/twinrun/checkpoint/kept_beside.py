@@ -35,6 +35,8 @@ from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callba
 Look = TypeVar("Look")
 # Of a loader that is its own iterator.
 _CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
+# Of what data keep in their class or their file.
+_OF_CLASS = " (a cache of what data read may be an attribute that `__init__` sets: `self.x = {}`)"
 
 
 class KeptBeside:
@@ -158,9 +160,13 @@ class KeptBeside:
         self.attributes = {key: now.attributes[key] for key in computed} | self.attributes
         loaders = training_loaders(trainer)
         kinds = {type(each).__name__ for each in loaders if hasattr(type(each), "__next__")}
-        return attributes, [
-            f"{why}{_CURE}" if why.partition(".")[0] in kinds else why for why in found
-        ]
+        cures = dict.fromkeys(now.data.held.of_classes, _OF_CLASS)
+        cures |= {_named(why): _CURE for why in found if why.partition(".")[0] in kinds}
+        return attributes, [f"{why}{cures.get(_named(why), '')}" for why in found]
+
+
+def _named(why: str) -> str:
+    return why.partition(" changes ")[0]
 
 
 def _renewed(

@@ -2,43 +2,42 @@
 
 A dataset may load its rows where it is first asked for one, and keep there what it has read. A
 resumed training makes that anew. It has to be what it was: a cache is, a count or a mean that moves
-is not. So what has come into the place of nothing (of None, of an empty container, of a list of
-None) has to stay what it is from the first look on, is written into checkpoints, and is compared
-with what the resumed training has made.
+is not. So what has come where nothing was (where None or an empty container was, also in rows and
+in objects of one's own) has to stay what it is from the first look on, is written into checkpoints,
+and is compared with what the resumed training has made.
 
 Proven is what has stayed the same through a whole pass over its data. What is not has to be there
 again at the first batch behind the checkpoint, or where the first epoch has been read again.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
-from twinrun.checkpoint.late_content import (
-    Content,
-    UnseenError,
-    blank_depth,
-    content_of_late,
-    is_blank,
-)
+from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late
+from twinrun.checkpoint.late_spots import NewSpots
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
-from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
-from twinrun.checkpoint.users_code import is_computed_once, is_users
+from twinrun.checkpoint.users_code import is_users
 from twinrun.checkpoint.validated_batches import ValidatedBatches
 
 _WHY = "changes while the training runs, and no checkpoint holds it"
 _ANEW = "and a resumed training would make it anew"
+_SAY = "its data's `state_dict` and `load_state_dict` may hold it"
 _UNSET = "it is filled under way, and not seen to be by `self.x = ...` or `self.x[...] = ...`"
 _CURE = "where data are read: do so there, or fill it in `__init__`"
+_LETS_GO = "lets go of what it has kept, as a cache of a few rows does, and no checkpoint holds it"
+_KEEPS = "it may keep all or nothing"
 _KILLED = "was made as data were read, and the process was killed before the first batch behind"
 _UNLIKE = "is another one than before the stop: no checkpoint holds it"
-_WAITS = "is first set as data are read: a checkpoint waits until it has stayed the same in a whole"
+_WAITS = "is first set as data are read: a checkpoint waits until it has stayed the same in"
 _PASSES = 2  # which show that
+_BATCHES = 3  # of the first epoch, at which what comes late is looked at before a checkpoint
 
 
 class LateAttributes:
@@ -46,17 +45,17 @@ class LateAttributes:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._owners: dict[int, object] = {}  # kept, so that no others get their numbers
-        self._there: set[tuple[int, str]] = set()
-        self._of_none: dict[tuple[int, str], int] = {}  # containers, inside each other
-        self._held_by: dict[str, int] = {}  # and who has them
+        self._data = LateData()
         self.known: dict[str, Content] = {}
         """What has been seen of each."""
         self._last: dict[str, Content] = {}  # look
+        # Whether a look, and the last of these, has seen all of it.
+        self._are_all, self._were_all = dict[str, bool](), dict[str, bool]()
         self._moved: str | None = None
         # Whole passes over training data, and validations; in which of them each was first seen.
         self._passes = {True: 0, False: 0}
         self._since: dict[str, int] = {}
+        self._batches, self._looked = 0, dict[str, int]()  # at how many of these
         self._trained = 0  # parts of the training loaders, which come first
         self._proven: set[str] = set()
         self._grown: set[str] = set()  # filled entry by entry
@@ -66,66 +65,29 @@ class LateAttributes:
 
     def begin(self, trainer: pl.Trainer) -> None:
         """Look at data that are about to be read, if they are new."""
-        loaders = loaders_of(trainer)
-        parts = [vars(trainer).get("datamodule"), *parts_of(loaders)]
-        if all(part is None or id(part) in self._owners for part in parts):
-            return
-        known, late = self._owners, tuple[str, ...]()
-        # Those of an epoch whose loaders are made anew are let go.
-        self._owners = {id(part): part for part in parts if part is not None}
-        for called, each in users_attributes(trainer, loaders):
-            key = id(each.owner), each.name
-            if called.startswith(late):
-                continue
-            if key[0] in known and key not in self._there:
-                late += () if is_blank(each.value) else (f"{called}.", f"{called}[")
-            self._owners[key[0]] = each.owner
-            if self._held_by.setdefault(called, key[0]) != key[0]:
-                self._held_by[called] = key[0]
-                for seen in (self.known, self._since, self._restored, self._awaited):
-                    seen.pop(called, None)
-                self._proven.discard(called)
-            if key[0] not in known:
-                self._has(key, each.value)
-
-    def _has(self, key: tuple[int, str], value: Any) -> None:
-        self._there.discard(key)
-        self._of_none.pop(key, None)
-        if (depth := blank_depth(value)) is None:
-            self._there.add(key)
-        elif depth:
-            self._of_none[key] = depth
-
-    def _late(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute]]:
-        loaders = loaders_of(trainer)
-        # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
-        parts = {id(part) for part in parts_of(loaders)}
-        for called, each in users_attributes(trainer, loaders):
-            key = id(each.owner), each.name
-            is_late = key[0] in self._owners and key not in self._there and not is_blank(each.value)
-            if is_late and id(each.value) not in parts:
-                yield called, each
+        for called in self._data.begin(trainer):
+            for seen in (self.known, self._since, self._restored, self._awaited, self._last):
+                seen.pop(called, None)
+            self._proven.discard(called)
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, by the identity of its owner."""
-        return {
-            (id(each.owner), each.name)
-            for _, each in self._late(trainer)
-            if not is_computed_once(each.owner, each.name)
-        }
+        return self._data.left(trainer)
 
     def look(self, trainer: pl.Trainer) -> tuple[dict[str, Content], list[str]]:
         """Write down what has come late, and say of what that cannot be done or trusted."""
         found: dict[str, Content] = {}
-        refused = []
+        refused, self._are_all = [], {}
         self._trained = len(parts_of(training_loaders(trainer)))
         # Data that have only now been made are looked at by their own attributes, too.
-        owners = {**self._owners, **{id(part): part for part in parts_of(loaders_of(trainer))}}
-        for called, each in self._late(trainer):
+        parts = {id(part): part for part in parts_of(loaders_of(trainer))}
+        new = NewSpots({**self._data.owners, **parts})
+        for called, each, before in self._data.late(trainer):
             name = _called(called)
             try:
-                depth = self._of_none.get((id(each.owner), each.name), 0)
-                content = content_of_late(each.value, owners, depth=depth)
+                known = self.known.get(called, {})
+                looked = content_of_late(each.value, new, before, known)
+                content, spots, self._are_all[called] = looked
             except UnseenError as error:
                 refused.append(f"{name} is first set as data are read, and {error}")
                 continue
@@ -133,7 +95,12 @@ class LateAttributes:
                 why = f"cannot be looked at ({type(error).__name__})"
                 refused.append(f"{name} {why}, and it may change while the training runs")
                 continue
-            if content and not each.is_filled:
+            if content == {}:
+                continue
+            is_first = before.is_nothing and called not in self.known
+            others = [] if is_first else [p for key, p in spots.items() if key not in known]
+            is_seen = not before.is_nothing or bool(each.fills)
+            if content and not (is_seen and all(map(each.is_filled_at, others))):
                 unset = _UNSET.replace("self.x", f"self.{each.name}")
                 refused.append(f"{name} {_WHY} ({unset} {_CURE})")
             found[called] = content
@@ -146,12 +113,16 @@ class LateAttributes:
             trainer: of the training.
             is_at_end_of: where a pass has just ended: whether over training data.
         """
+        were_all = self._were_all
         found, refused = self.look(trainer)
         if (other := first_other(self.known, found)) is not None:
-            self._moved = f"{_called(other)} {_WHY}, {_ANEW}"
+            self._moved = f"{_called(other)} {_WHY}, {_ANEW} ({_SAY})"
+        elif (other := self._let_go(found, were_all)) is not None:
+            self._moved = f"{_called(other)} {_LETS_GO} ({_KEEPS}, or {_SAY})"
         grown = self.known.keys() & more_than(self.known, found).keys()
         self._grown |= grown
         self.known, self._last = with_more(self.known, found), found
+        self._were_all = self._are_all
         for key in found:
             kind = self._is_of_training(key)
             is_new = key not in self._since or key in grown
@@ -162,13 +133,22 @@ class LateAttributes:
                 self._proven.add(key)
         return refused
 
+    def _let_go(self, found: Mapping[str, Content], were_all: Mapping[str, bool]) -> str | None:
+        """Name what has less than at the last look, of which all was seen as now."""
+        both = [key for key in found if were_all.get(key) and self._are_all.get(key)]
+        return lacks(found, {key: self._last[key] for key in both if key in self._last})
+
     def _is_of_training(self, key: str) -> bool:
         return int(key.partition(" ")[0]) <= self._trained
 
     def first_read(self, trainer: pl.Trainer) -> None:
-        """Look where the first training batch has come."""
-        if not self._last and not self._passes[True]:
+        """Look where the first training batches of all have come, and later ever more seldom."""
+        self._batches += 1
+        is_seldom = self._batches & (self._batches - 1) == 0
+        if not self._passes[True] and (self._batches <= _BATCHES or is_seldom):
             self._note(trainer)
+            for key in self._last:
+                self._looked[key] = self._looked.get(key, 0) + 1
 
     def watch(
         self, trainer: pl.Trainer, fetcher: Any, fingerprint: Callable[[object], int]
@@ -206,13 +186,16 @@ class LateAttributes:
         open_ = {k for k, content in self._last.items() if content and k not in self._proven}
         names = [key.rpartition(".")[2] for key in open_]
         for key in sorted(open_):
+            if is_first_epoch and self._looked.get(key, 0) < _BATCHES and not self._passes[True]:
+                self._batches = 0  # look at the next ones
+                return f"{_called(key)} {_WAITS} {_BATCHES} mini-batches"
             is_of_training, name = self._is_of_training(key), key.rpartition(".")[2]
             # The first batch behind a checkpoint need not make all of these again.
             is_part = key in self._grown or names.count(name) > 1
             is_read_again = is_first_epoch and not self._passes[False]
             if not is_of_training or (is_part and not is_read_again):
                 what = "epoch" if is_of_training else "validation more, of the same mini-batches"
-                return f"{_called(key)} {_WAITS} {what}"
+                return f"{_called(key)} {_WAITS} a whole {what}"
         return None
 
     def state(self) -> dict[str, Any]:
@@ -238,6 +221,7 @@ class LateAttributes:
         seen = saved.get("seen", {})  # older versions have none
         self._restored = {key: content for key, content in seen.items() if content}
         self._proven |= {*saved.get("proven", ())}
+        self.known = {**self._restored}
         found, _ = self.look(trainer)
         self.known = with_more(self._restored, found)
         unproven = {k: content for k, content in self._restored.items() if k not in self._proven}

@@ -8,11 +8,12 @@ that is opened late nothing is: it holds no data that could be seen.
 import collections
 import functools
 import io
+import marshal
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pytorch_lightning as pl
@@ -20,6 +21,8 @@ import torch
 import xxhash
 
 from twinrun.checkpoint.data_in_place import content_of_array
+from twinrun.checkpoint.late_spots import NOTHING, Before, NewSpots, Spot, key_of
+from twinrun.checkpoint.late_texts import is_temporary, steady
 from twinrun.checkpoint.looks import UNSEEN, look_at_users
 from twinrun.checkpoint.users_code import attributes_seen, is_mapped, is_users
 from twinrun.containers import (
@@ -34,7 +37,13 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.hidden_content import ESCAPED, KINDS, NUMBERS, content_of, content_of_plain
+from twinrun.hidden_content import (
+    ESCAPED,
+    KINDS,
+    NUMBERS,
+    content_of,
+    content_of_plain,
+)
 from twinrun.pandas_values import is_table
 
 Content: TypeAlias = str | dict[str, str]
@@ -44,7 +53,7 @@ MOST_ENTRIES = 1 << 14  # that are written down of what is filled, chosen by has
 MOST_PLAIN = 1 << 20  # entries of a list of plain values, all of which are looked at
 MOST_LISTED = 1 << 12  # entries of another list, evenly spaced
 MOST_WHOLE = 64  # entries, of each of which an array is looked at in full
-MOST_BYTES, BLOCKS = 1 << 14, 16  # of an array in an entry of more, and in how many places
+MOST_BYTES, BLOCKS = 1 << 14, 16  # of an array in an entry of more, and in how many parts
 DEEPEST = 8  # containers and objects inside each other
 _KIND = "kind"  # among the hashes of keys; of a list also its size
 _APART = (pl.Trainer, pl.LightningModule, pl.LightningDataModule)  # looked at as what they are
@@ -55,64 +64,74 @@ class UnseenError(Exception):
     """A part of it cannot be looked at; the message says why."""
 
 
-def content_of_late(value: Any, owners: Mapping[int, object], *, depth: int) -> Content:
-    """Write down what an attribute holds.
+class Looked(NamedTuple):
+    """A look at what an attribute holds that it had not before its data were read."""
+
+    content: Content
+    """What has come; {} if nothing has."""
+    spots: Mapping[str, Spot]
+    """Where it lies, by the keys of the content."""
+    is_all: bool
+    """Whether all that has come is in the content."""
+
+
+def content_of_late(
+    value: Any, new: NewSpots, before: Before = NOTHING, known: Content = ""
+) -> Looked:
+    """Write down what an attribute holds that it did not hold before.
 
     Args:
         value: of the attribute.
-        owners: datasets and other owners of such attributes, by identity, which are not walked.
-        depth: in how many containers inside each other it began with nothing in each place.
+        new: of one look at all attributes.
+        before: what it held before its data were read.
+        known: what it was at an earlier look.
 
     Raises:
         UnseenError: if something in it moves where nobody can see it.
     """
-    _refuse_iterator(value)
-    if not is_data(value):
-        return ""
-    is_whole = functools.partial(_written, value, DEEPEST, is_whole=True)
-    keys = _keys_of(value, depth) if is_really(value, dict) or depth else None
-    if keys is None:  # or such as another process would not know again
-        return _hash_of(is_whole(dict(owners)))
+    if before.is_nothing:
+        _refuse_iterator(value)
+        if not is_data(value):
+            return Looked("", {}, is_all=True)
+    found = new.of(value, before, known if isinstance(known, dict) else ())
+    if [spot.path for spot in found] == [""]:  # nothing that is filled
+        return Looked(_hash_of(_written(value, DEEPEST, _Seen(new), is_whole=True)), {}, True)
     every = 1
-    while len(keys) > MOST_ENTRIES * every:
+    while len(found) > MOST_ENTRIES * every:
         every *= 2
-    found = {_KIND: f"{type(value).__name__} {'' if is_really(value, dict) else size_of(value)} "}
-    is_small = len(keys) <= MOST_WHOLE
-    for key, item in keys:
-        number = xxhash.xxh3_64_intdigest(key.encode(errors=ESCAPED))
-        if number % every == 0:
-            few = _hash_of(_written(item, DEEPEST, dict(owners), is_whole=False))
-            # A small mapping may be no cache at all: of a large array in it all is looked at too.
-            whole = _written(item, DEEPEST, dict(owners), is_whole=True) if is_small else ""
-            found[f"{number:016x}"] = f"{few} {_hash_of(whole) if is_small else ''}"
-    return found
+    # A small mapping may be no cache at all: of a large array in it all is looked at too.
+    is_small = len(found) <= MOST_WHOLE
+    content, spots = dict[str, str](), dict[str, Spot]()
+    if before.is_nothing and found:
+        size = size_of(value) if is_container(value) and not is_really(value, dict) else ""
+        content[_KIND] = f"{type(value).__name__}{size} "
+    for spot in found:
+        key = key_of(spot.path)
+        if every > 1 and int(key, 16) % every:
+            continue
+        if key in content:
+            raise UnseenError("keys of a dictionary in it cannot be told apart")
+        if spot.path.endswith("#"):
+            content[key] = f"{_hash_of(str(spot.value))} "
+        else:
+            few = _hash_of(_written(spot.value, DEEPEST, _Seen(new), is_whole=False))
+            whole = _written(spot.value, DEEPEST, _Seen(new), is_whole=True) if is_small else ""
+            content[key] = f"{few} {_hash_of(whole) if is_small else ''}"
+        spots[key] = spot
+    return Looked(content, spots, every == 1 and new.is_all)
 
 
-def is_blank(value: object) -> bool:
-    """Say whether a value is nothing yet: None, an empty container or one of nothing.
+class _Seen:
+    """The identities of what is looked at elsewhere, and of what has been come to besides."""
 
-    >>> is_blank(None), is_blank({}), is_blank([None, None]), is_blank([0])
-    (True, True, True, False)
-    """
-    return blank_depth(value) is not None
+    def __init__(self, new: NewSpots) -> None:
+        self._new, self._own = new, dict[int, object]()
 
+    def __contains__(self, key: int) -> bool:
+        return key in self._own or key in self._new
 
-def blank_depth(value: object, deepest: int = DEEPEST) -> int | None:
-    """Return in how many containers inside each other a value holds nothing; None of another one.
-
-    >>> blank_depth([None]), blank_depth({"x": [None], "y": {}}), blank_depth([[None], 0])
-    (1, 2, None)
-    """
-    if value is None:
-        return 0
-    if not is_container(value) or not deepest:
-        return None
-    depth = 0 if not is_really(value, dict) and not size_of(value) else 1
-    for _, item in entries(value):  # a long one ends at its first
-        if (inner := blank_depth(item, deepest - 1)) is None:
-            return None
-        depth = max(depth, 1 + inner)
-    return depth
+    def __setitem__(self, key: int, value: object) -> None:
+        self._own[key] = value
 
 
 def is_data(value: object) -> bool:
@@ -131,27 +150,11 @@ def is_data(value: object) -> bool:
     return not is_open and (bool(attributes_seen(value)) or content_of(value) is not None)
 
 
-def _keys_of(value: Any, depth: int) -> list[tuple[str, object]] | None:
-    """Return the keys of what is filled, as text, and what lies there; None of keys without one."""
-    if not is_container(value):
-        return None
-    found = []
-    for key, item in entries(value):
-        text = shown(key, -1) if is_really(value, dict) else str(key)
-        if text == "-1" and key != -1:
-            return None
-        if depth > 1 and (inner := _keys_of(item, depth - 1)) is not None:
-            found += [(f"{text}, {each}", content) for each, content in inner]
-        elif item is not None or not depth:
-            found.append((text, item))
-    return found
-
-
 def _hash_of(text: str) -> str:
     return xxhash.xxh3_64_hexdigest(text.encode(errors=ESCAPED))
 
 
-def _written(value: Any, deeper: int, seen: dict[int, object], *, is_whole: bool) -> str:
+def _written(value: Any, deeper: int, seen: _Seen, *, is_whole: bool) -> str:
     """Write a value down.
 
     Args:
@@ -167,13 +170,13 @@ def _written(value: Any, deeper: int, seen: dict[int, object], *, is_whole: bool
     if kind in (torch.Tensor, np.ndarray):  # of most entries; memory that is mapped is a class
         return _of_array(value, is_whole=is_whole)
     if kind in KINDS or isinstance(value, NUMBERS):
-        return f"{kind.__name__} {value!r}"
+        return f"{kind.__name__} {steady(value) if isinstance(value, str) else value!r}"
     if is_faceless(value):
         return ""
     if is_really(value, torch.Tensor) or is_really(value, np.ndarray) or is_table(value):
         return "mapped" if is_mapped(value) else _of_array(value, is_whole=is_whole)
     if isinstance(value, PurePath):
-        return str(value)
+        return steady(str(value))
     _refuse_iterator(value)
     if id(value) in seen or isinstance(value, _APART):
         return "the same"
@@ -215,7 +218,13 @@ def _of_array(value: Any, *, is_whole: bool) -> str:
 def _of_container(value: Any, inner: Any) -> Iterator[str]:
     size = len(value) if isinstance(value, collections.deque) else size_of(value)
     yield f"{size} "
-    if size <= MOST_PLAIN and (content := content_of_plain(value)) is not None:
+    is_plain = type(value) in (list, tuple) and size <= MOST_PLAIN
+    if is_plain and KINDS.issuperset(kinds := {*map(type, value)}):
+        if str not in kinds or not any(is_temporary(item) for item in value if type(item) is str):
+            # In this version each value as it is, however many hold it.
+            yield xxhash.xxh3_64_hexdigest(marshal.dumps(value, 2))
+            return
+    elif size <= MOST_PLAIN and (content := content_of_plain(value)) is not None:
         yield content
         return
     if is_really(value, collections.defaultdict):

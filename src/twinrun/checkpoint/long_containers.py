@@ -24,6 +24,8 @@ MOST = 1 << 12  # entries that are looked at
 _MOST_INSIDE = 64  # of a container in an entry, evenly spaced
 _MOST_NUMBERS = 1 << 10  # of a tensor in an entry, evenly spaced
 _DEEPEST = 4  # rows and objects inside each other
+_UNSEEN = "an object"  # in the place of a value
+_SPACED = "~"  # in where something lies among more than are looked at: others may be, later
 
 
 class Sample(NamedTuple):
@@ -37,7 +39,12 @@ class Sample(NamedTuple):
     def is_other(self, now: "Sample") -> bool:
         """Say whether a plain value or a tensor is another one, or an object has another place."""
         pairs = zip(self.plain, now.plain, strict=False)
-        if any(was[part] != its[part] for was, its in pairs for part in was.keys() & its.keys()):
+        if any(
+            its.get(part, _UNSEEN if _SPACED in part else None) not in (seen, _UNSEEN)
+            for was, its in pairs
+            for part, seen in was.items()
+            if seen != _UNSEEN
+        ):
             return True
         known = [ref() if ref is not None else None for ref in self.others]
         there = {id(each) for each in known if each is not None}
@@ -80,7 +87,9 @@ def _parts(
 ) -> Iterator[tuple[str, str]]:
     """Yield what lies in an entry, and where; of a library's object tensors and arrays alone."""
     is_array = type(item) is np.ndarray
-    if item is None or (in_library and isinstance(item, (*PLAIN, *NUMBERS, PurePath, *UNORDERED))):
+    if _is_nothing(item):
+        return
+    if in_library and isinstance(item, (*PLAIN, *NUMBERS, PurePath, *UNORDERED)):
         return
     if type(item) in KINDS or isinstance(item, (*NUMBERS, PurePath)):
         yield where, repr(item)
@@ -95,19 +104,27 @@ def _parts(
         size, found = _size(item), _spaced(item, _MOST_INSIDE)
         is_dict = is_container(item) and is_really(item, dict)
         values = [inner for _, inner in found]
-        # A long dictionary may be a cache, to which more comes.
-        content = content_of_plain(item if is_dict and size <= _MOST_INSIDE else values)
-        if content is not None and not (is_dict and size > _MOST_INSIDE):
+        # More may come to a dictionary, and where nothing is: see `late_spots`.
+        is_filled = deeper > 0 and (is_dict or any(map(_is_nothing, values)))
+        content = None if is_filled else content_of_plain(values)
+        if content is not None:
             if not in_library:
                 yield where, f"{size} {content}"
         elif deeper:
             for key, inner in found:
-                called = f"{where}[{key!r:.99}]"
+                called = f"{where}{_SPACED * (size > _MOST_INSIDE)}[{key!r:.99}]"
                 yield from _parts(inner, called, deeper - 1, in_library=in_library)
-    elif deeper and not callable(item):
+    else:
+        yield where, _UNSEEN
+        if not deeper or callable(item):
+            return
         in_library = not is_users(type(item).__module__) and not holds_for_users(item)
         for name, inner in attributes_seen(item).items():
             yield from _parts(inner, f"{where}.{name}", deeper - 1, in_library=in_library)
+
+
+def _is_nothing(item: object) -> bool:
+    return item is None or (is_container(item) and not size_of(item))
 
 
 def _numbers(value: torch.Tensor | np.ndarray) -> str:

@@ -19,12 +19,13 @@ import xxhash
 from lightning_fabric.utilities.data import sized_len
 from torch.utils.data import DataLoader, Sampler
 
-from twinrun.checkpoint.data_in_place import MOST_TEXTS, Told, content_of_array
+from twinrun.checkpoint.data_in_place import MOST_TEXTS, content_of_array
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.of_process import content_without_process, without_process
 from twinrun.checkpoint.reached import held_by_data_module, reached
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.told_parts import Told
 from twinrun.containers import entries, is_container, is_really, shown, size_of
 from twinrun.hidden_content import PLAIN, content_of_plain
 from twinrun.pandas_values import is_table

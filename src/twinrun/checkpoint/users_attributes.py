@@ -3,13 +3,15 @@
 import functools
 import inspect
 import types
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
-from twinrun.checkpoint.late_filling import filled_by
+from twinrun.checkpoint.late_filling import ANY, SET, filled_by
+from twinrun.checkpoint.late_spots import Spot
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
@@ -34,8 +36,22 @@ class UsersAttribute(NamedTuple):
     """The attribute's."""
     value: object
     """What it holds."""
-    is_filled: bool
-    """Whether code of its owner that reads data sets or fills it."""
+    fills: frozenset[str]
+    """How code of its owner that reads data sets or fills it (see `late_filling`)."""
+    inside: frozenset[str]
+    """How what lies deeper in it is filled: of a data module's by any of its datasets."""
+    reading: frozenset[str]
+    """The names of methods that read, of an object in it."""
+
+    def is_filled_at(self, spot: Spot) -> bool:
+        """Say whether code that reads data is seen to put something there."""
+        key = spot.key if isinstance(spot.key, str) else ANY
+        keys = self.fills | (self.inside if spot.is_deep else frozenset())
+        if spot.holder is not None:
+            kind, name = spot.holder
+            found = filled_by(kind, self.reading)[0].get(name, frozenset())
+            keys |= found - {SET} | ({key} if key == f".{name}" and SET in found else frozenset())
+        return bool(keys & {key, ANY})
 
 
 def users_attributes(
@@ -46,6 +62,23 @@ def users_attributes(
     By where they lie, as another process would call it. What says itself where it is is left to its
     state, and what `set_epoch` sets is told anew.
     """
+    found = [*_attributes(trainer, loaders)]
+    # What a dataset fills may have been given to it: by its data module, or in a helper.
+    filled: dict[int, frozenset[str]] = defaultdict(frozenset)
+    everywhere = frozenset[str]()
+    for _, each in found:
+        everywhere |= each.fills - {SET}
+        if is_container(each.value):
+            filled[id(each.value)] |= each.fills
+    data = vars(trainer).get("datamodule")
+    for called, each in found:
+        inside = everywhere if each.owner is data else each.inside
+        yield called, each._replace(fills=each.fills | filled[id(each.value)], inside=inside)
+
+
+def _attributes(
+    trainer: pl.Trainer, loaders: Sequence[object]
+) -> Iterator[tuple[str, UsersAttribute]]:
     seen: set[int] = set()
     data = vars(trainer).get("datamodule")
     # A data module comes last, as it may have them all in attributes.
@@ -77,12 +110,12 @@ def _of_owner(
         )
         if name in told or is_position:
             continue
-        is_filled = name in filled or is_computed_once(owner, name)
-        yield f"{called}.{name}", UsersAttribute(owner, name, value, is_filled)
+        fills = filled.get(name, frozenset())
+        fills |= {SET} if is_computed_once(owner, name) else set()
+        inner = frozenset((*READING, *reading, *named))
+        yield f"{called}.{name}", UsersAttribute(owner, name, value, fills, frozenset(), inner)
         if name not in WRAPPED:
-            yield from _inside(
-                value, f"{called}.{name}", {*READING, *reading, *named}, deeper - 1, seen
-            )
+            yield from _inside(value, f"{called}.{name}", {*inner}, deeper - 1, seen)
 
 
 def _inside(

@@ -8,13 +8,19 @@ from contextlib import suppress
 import numpy as np
 
 from twinrun.containers import attributes_of
+from twinrun.hidden_content import is_of_c
 from twinrun.process.users_code import functions_in, is_users, names_in
 
 MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
 def attributes_seen(owner: object) -> dict[str, object]:
-    """Return the attributes of an object, none of one that raises when it is looked at."""
+    """Return the attributes of an object, none of one that raises when it is looked at.
+
+    Nor of a number that processes share: they say where it is.
+    """
+    if is_of_c(owner):
+        return {}
     found: dict[str, object] = {}
     with suppress(Exception):  # whatever class it is of
         found = attributes_of(owner)

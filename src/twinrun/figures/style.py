@@ -31,7 +31,7 @@ INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 WIDTH_INCHES = 5.0
 REASON_WIDTH, REASON_LINES = 58, 8  # letters and lines of a sentence that stands for a figure
 DECADES = (-300, 300)  # that matplotlib's axes have room for
-_MARGIN = 0.03  # of an axis, for half a mark
+_MARGIN = 0.03  # of an axis, for half of a mark that would lie at its end
 GAP = 2  # pixels between the images of a mosaic
 
 # matplotlib's: a name, or an offset and the lengths of ink and gap in points.
@@ -242,10 +242,7 @@ def drawable(values: pd.Series) -> pd.Series:
 
 
 def log_axis(axis: Axis) -> None:
-    """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks.
-
-    What lies at a limit, of which half a mark would be cut off, has a margin.
-    """
+    """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks."""
     name = "x" if axis is axis.axes.xaxis else "y"
     axis.axes.set(**{f"{name}scale": "log"})
     # Draw first, then call this: empty axes have an interval from inf to -inf.

@@ -19,7 +19,7 @@ from scipy.stats import chi2, t
 from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.luck.forecast import POWER, measured_deviations, power_with
-from twinrun.luck.stillness import Beginning, still_parts
+from twinrun.luck.stillness import Unmoved, unmoved_of
 from twinrun.luck.student_t import LEVEL, critical, power
 from twinrun.luck.welch import Scatter, scatter, steps_between
 
@@ -68,8 +68,8 @@ class Floor:
     """The seed that is an outlier among the others by Grubbs' test, its value and p."""
     largest: float
     """Of the values of the seeds the largest without its sign."""
-    still: Sequence[Beginning]
-    """What no seed moves of what a training begins with."""
+    still: Unmoved
+    """What no seed moves of what a training rests on."""
 
     @property
     def is_beyond(self) -> bool:
@@ -125,9 +125,9 @@ def floors(table: NoiseTable) -> list[Floor]:
     return found
 
 
-def still_of(table: NoiseTable) -> list[Beginning]:
-    """Name what neither the reference's seed nor another moves of what a training begins with."""
-    return still_parts([run["begun"] for run in table["runs"] if "begun" in run])
+def still_of(table: NoiseTable) -> Unmoved:
+    """Find what neither the reference's seed nor another moves of what a training rests on."""
+    return unmoved_of([run["begun"] for run in table["runs"] if "begun" in run])
 
 
 def _values(table: NoiseTable, name: str, kinds: Sequence[str]) -> dict[str, float]:

@@ -4,10 +4,10 @@ from twinrun.report.gains import gains
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.report.worths import contrasts
-from twinrun.timing.break_even import length_of_training
 from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
 from twinrun.timing.trained import Trained, trained_of
+from twinrun.timing.training_length import length_of_training
 from twinrun.verdicts.speed import medians_of_overhead, unsteadiness
 
 

@@ -2,7 +2,7 @@
 
 from twinrun.formatting import count
 from twinrun.report.results import ReportedRun, Results
-from twinrun.timing.break_even import BreakEven, break_even, rounded_up
+from twinrun.timing.break_even import BreakEven, break_even, ends
 from twinrun.timing.summary import TimingSummary
 from twinrun.timing.trained import Trained
 from twinrun.timing.whole_trainings import is_whole, whole_trainings
@@ -51,7 +51,7 @@ def gains(
 
 
 def pays(found: BreakEven | None) -> str | None:
-    """Say from which step on a variant pays, in a cell of a table.
+    """Say from which step on a variant pays, in a cell of a table; by the interval of a step.
 
     >>> of = dict(is_of_run=False, step=0.03, once=26.7, is_unsure=False, has=3120, bare="faster")
     >>> [
@@ -70,7 +70,7 @@ def pays(found: BreakEven | None) -> str | None:
         return "unsure"
     if found.never_pays:
         return "never"
-    return "unsure" if found.is_unsure else count(rounded_up(found.steps))
+    return "unsure" if found.is_unsure else " to ".join(map(count, ends([found])))
 
 
 def _of_steps(

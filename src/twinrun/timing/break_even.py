@@ -4,7 +4,8 @@ The first call of a compiled variant compiles, allocates, captures: once a train
 torch compile something before, so a training compiles for longer, whose compiler has to start: the
 longer of the two counts. Trainings are of the workload's own size: at another one the compiler's
 start is taken to be as long. What a step then saves is that of a step through the Trainer where
-that was measured, else of the bare step.
+that was measured, else of the bare step. Its time ratio has an interval, and so have the steps that
+pay: a training whose length lies in it may be too short.
 
 A training has as many mini-batches as its epochs, or as trainings had that ended before these.
 """
@@ -18,6 +19,7 @@ from twinrun.timing.ratio_words import Effect
 from twinrun.timing.steadiness import clear_effect, medians_behind
 from twinrun.timing.summary import Median, Ratio, TimingSummary
 from twinrun.timing.trained import Trained
+from twinrun.timing.training_length import length_of_training, own_size
 
 FEW_STEPS = (
     10  # a first call that is made up for by fewer costs nothing, in a training that has them
@@ -43,6 +45,8 @@ class BreakEven:
     """Seconds of the baseline's step."""
     saved: float
     """Seconds that a step takes less than the baseline's; negative where it takes more."""
+    saved_by: tuple[float, float] | None = None
+    """The least and the most of it, by the ratio's 95 % interval; None where it has none."""
     effect: Effect
     """What the timing shows of a step: through the Trainer where that was measured."""
     bare: Effect
@@ -57,9 +61,18 @@ class BreakEven:
     @property
     def steps(self) -> float:
         """Return the steps after which it pays; infinite where no step is shown to be faster."""
-        if self.effect != "faster" or self.saved <= 0:
+        return self._steps_of(self.saved)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the fewest and the most of them, by the interval of what a step saves."""
+        least, most = self.saved_by or (self.saved, self.saved)
+        return self._steps_of(most), self._steps_of(least)
+
+    def _steps_of(self, saved: float) -> float:
+        if self.effect != "faster" or saved <= 0:
             return math.inf
-        return max(self.once, 0.0) / self.saved
+        return max(self.once, 0.0) / saved
 
     @property
     def subject(self) -> str:
@@ -74,7 +87,7 @@ class BreakEven:
         """
         if math.isinf(self.steps):
             return self.once < FEW_STEPS * self.step
-        return self.steps < min(FEW_STEPS, math.inf if self.has is None else self.has)
+        return self.ends[1] < min(FEW_STEPS, math.inf if self.has is None else self.has)
 
     @property
     def in_trainer(self) -> str:
@@ -90,15 +103,17 @@ class BreakEven:
 
     @property
     def pays_in_training(self) -> bool | None:
-        """Say whether the training is long enough; None where that is not known."""
+        """Say whether the training is long enough; None where that is not known, or not sure."""
         if self.is_undecided:
             return None
         if self.is_free or self.never_pays:
             return not self.never_pays
         if self.has is None or self.is_unsure:
             return None
-        is_enough = self.steps < self.has
-        return None if is_enough and self.is_most else is_enough
+        fewest, most = self.ends
+        if self.has <= fewest:
+            return False
+        return None if self.is_most or self.has <= most else True
 
     @property
     def length(self) -> str | None:
@@ -142,14 +157,18 @@ def break_even(
         if ratio is None or not names <= step.keys():
             continue
         # By the ratio, not by both medians: it is taken within each round.
-        saved = step[timing["baseline"]]["seconds_per_step"] * (1 - ratio["time_ratio"])
+        whole = step[timing["baseline"]]["seconds_per_step"]
+        low, high = ratio["low"], ratio["high"]
         behind = medians_behind(timing, ratio)
         bare = _ratio(timing, "train", variant, size)
         return BreakEven(
             once=once,
             is_of_run=once > first,
-            step=step[timing["baseline"]]["seconds_per_step"],
-            saved=saved,
+            step=whole,
+            saved=whole * (1 - ratio["time_ratio"]),
+            saved_by=None
+            if low is None or high is None
+            else (whole * (1 - high), whole * (1 - low)),
             effect=clear_effect(ratio, behind),
             bare=clear_effect(bare or ratio, medians_behind(timing, bare or ratio)),
             is_unsure=any(median["unstable"] for median in behind),
@@ -174,60 +193,9 @@ def _in_training(
     if trained is None or not {variant, timing["baseline"]} <= trained.compiling.keys():
         return 0.0
     seconds = trained.compiling[variant] - trained.compiling[timing["baseline"]]
-    own = _own_size(timing)
+    own = own_size(timing)
     there = first if own == size else _first_call(timing, variant, own)
     return seconds if there is None else first + seconds - there
-
-
-def _own_size(timing: TimingSummary) -> int | None:
-    """Return the size of the workload's trainings; None where the timing has no sizes."""
-    name = timing["settings"]["timing"].size
-    return None if name is None else timing["settings"]["workload"].hyperparameters.get(name)
-
-
-def length_of_training(
-    timing: TimingSummary, size: int | None, trained: Trained | None
-) -> tuple[int | None, bool]:
-    """Return the mini-batches of the workload's training at a size, and whether it may have fewer.
-
-    None where nobody can say.
-    """
-    told, is_at_most = steps_of_training(timing, size), is_most(timing, size)
-    if trained is None or trained.epochs is None:
-        return told, is_at_most
-    batches = _of_epoch(timing, size)
-    if not batches or size != _own_size(timing):
-        return told, True  # what ended the trainings may end this one
-    taken = timing["settings"]["workload"].trainer.batches_taken(trained.epochs, batches)
-    return taken, not trained.is_exact
-
-
-def steps_of_training(timing: TimingSummary, size: int | None) -> int | None:
-    """Return the mini-batches of the workload's training at a size; None where nobody can say.
-
-    Of a stream as many as its `max_steps` may be; see `is_most`.
-    """
-    workload = timing["settings"]["workload"]
-    told, batches = workload.trainer, _of_epoch(timing, size)
-    if batches is None:
-        return told.batches_of_steps()
-    has_end = workload.epochs != -1 or told.max_steps != -1
-    return told.batches_taken(workload.epochs, batches) if has_end and batches else None
-
-
-def is_most(timing: TimingSummary, size: int | None) -> bool:
-    """Say whether the training may have fewer mini-batches, since nobody knows when an epoch ends.
-
-    Its epochs may be over before, and the last step of each may be of fewer mini-batches.
-    """
-    workload = timing["settings"]["workload"]
-    is_exact = workload.epochs == -1 and workload.trainer.accumulation() == 1
-    return _of_epoch(timing, size) is None and not is_exact
-
-
-def _of_epoch(timing: TimingSummary, size: int | None) -> int | None:
-    """Return the batches of an epoch: None of streams, 0 at a size that was not measured."""
-    return next((e["train"] for e in timing["extents"] if e["size"] == size), 0)
 
 
 def words(found: BreakEven | None) -> str:
@@ -242,6 +210,11 @@ def words(found: BreakEven | None) -> str:
     'its first call takes 26.7 s more, and whether any number of steps pays for it is undecided'
     >>> words(BreakEven(once=26.7, saved=0.011, effect="faster", **of | {"has": 2480}))
     'its first call takes 26.7 s more, which pays above about 2,428 steps; this training has 2,480'
+    >>> of |= {"effect": "faster", "has": 3120, "saved_by": (0.008, 0.02)}
+    >>> words(BreakEven(once=26.7, saved=0.011, **of)).partition("pays ")[2][:40]
+    'above about 2,500 steps (1,300 to 3,400 '
+    >>> words(BreakEven(once=26.7, saved=0.011, **of)).partition("; ")[2]
+    'this training has 3,120, which may be too few'
     """
     if found is None or found.is_free:
         return "" if found is None else found.in_trainer
@@ -253,28 +226,35 @@ def words(found: BreakEven | None) -> str:
         return f"{takes}, which never pays, since {found.in_trainer or 'its steps are not faster'}"
     if found.is_unsure:
         return f"{takes}, and how many steps pay for it is unsure: the clock was unstable"
-    steps = rounded_up(found.steps)
-    if found.has is not None and found.steps < found.has <= steps:
-        steps = math.ceil(found.steps)  # rounded up, it would be too many
-    pays = f"{takes}, which pays above about {plural(steps, 'step')}"
+    pays = f"{takes}, which pays above about {plural(_shown(found.steps, found.has), 'step')}"
+    fewest, most = (_shown(end, found.has) for end in found.ends)
+    if fewest < most:
+        pays += f" ({count(fewest)} to {count(most)} by the interval of a step)"
     if found.has is None:
         return pays
-    too_few = ", which is too few" if found.pays_in_training is False else ""
-    return f"{pays}; this training has {found.length}{too_few}"
+    is_between = found.ends[0] < found.has <= found.ends[1]
+    too_few = "may be" if is_between else "is" if found.pays_in_training is False else ""
+    return f"{pays}; this training has {found.length}{too_few and f', which {too_few} too few'}"
+
+
+def _shown(steps: float, has: int | None) -> int:
+    """Round up, but not so far that a training that has enough would seem too short."""
+    rounded = rounded_up(steps)
+    return math.ceil(steps) if has is not None and steps < has <= rounded else rounded
 
 
 def rounded_up(steps: float) -> int:
     """Round up to two digits: the first call was measured once.
 
-    >>> rounded_up(2310.2), rounded_up(7.2)
-    (2400, 8)
+    >>> rounded_up(2310.2), rounded_up(7.2), rounded_up(0.0)
+    (2400, 8, 0)
     """
-    unit = 10 ** max(0, math.floor(math.log10(steps)) - 1)
+    unit = 10 ** max(0, math.floor(math.log10(max(steps, 1))) - 1)
     return math.ceil(steps / unit) * unit
 
 
 def ends(found: Sequence[BreakEven]) -> Iterator[int]:
-    """Yield the smallest and the largest number of steps that pay, rounded up; one if they agree.
+    """Yield the fewest and the most steps that pay, rounded up; one if they agree.
 
     >>> alike = dict(is_of_run=False, step=0.1, effect="faster", bare="faster")
     >>> alike |= {"is_unsure": False, "has": None}
@@ -282,8 +262,8 @@ def ends(found: Sequence[BreakEven]) -> Iterator[int]:
     >>> list(ends(two)), list(ends(two[:1]))
     ([100, 200], [200])
     """
-    numbers = [of.steps for of in found]
-    yield from dict.fromkeys(rounded_up(end(numbers)) for end in (min, max))
+    fewest, most = min(of.ends[0] for of in found), max(of.ends[1] for of in found)
+    yield from dict.fromkeys(map(rounded_up, (fewest, most)))
 
 
 def _ratio(timing: TimingSummary, phase: str, variant: str, size: int | None) -> Ratio | None:

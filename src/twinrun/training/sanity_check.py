@@ -6,7 +6,7 @@ nothing there, also where its loaders are made; without the check these are made
 all that follows draws other numbers. What validation leaves in objects is there one step earlier.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,8 +20,11 @@ from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module, set_by
 from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree, settings_of
 from twinrun.training.first_calls import of_first_calls, of_loaders, uninitialized
+from twinrun.training.first_made import FirstMade
+from twinrun.training.left_gradients import LeftGradients
 from twinrun.training.readers import VALIDATING, Readers
-from twinrun.training.set_anew import MetricResets, metric_of, set_anew
+from twinrun.training.set_anew import MetricResets, metric_of
+from twinrun.training.set_before import SetBefore
 from twinrun.values_inside import values_in
 from twinrun.wording import some
 
@@ -42,6 +45,9 @@ class SanityCheck(pl.Callback):
         self._resets = MetricResets()
         self._uninitialized: list[str] = []
         self._at_first: dict[str, int] | None = None  # what metrics hold in the first step
+        self._made: FirstMade | None = None
+        self._gradients = LeftGradients()
+        self._batch: tuple[object, ...] = ()  # the first one of validation
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Have the validations of the training looked at, and the one that may follow it."""
@@ -69,14 +75,34 @@ class SanityCheck(pl.Callback):
         if not trainer.num_sanity_val_steps and self._at_first is None:
             self._resets.end()
             self._at_first = _prints(_objects(pl_module, Metric))
+            self._made = FirstMade(pl_module)
+            self._gradients.begin(trainer, pl_module)
+
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
+        """See no more of the first step."""
+        self._gradients.end()
+
+    def on_validation_batch_start(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        batch: object,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Keep the first batch."""
+        if self._made is not None and not self._batch:
+            self._batch = batch, batch_idx, dataloader_idx
 
     def on_train_end(self, *_: object, **__: object) -> None:
         """See no more, also where there was no step."""
         self._resets.end()
+        self._gradients.end()
 
     def on_exception(self, *_: object, **__: object) -> None:
         """See no more, also where the training breaks off."""
         self._resets.end()
+        self._gradients.end()
 
     def _making(self, original: Callable[[], None]) -> Callable[[], None]:
         def setup_data() -> None:
@@ -108,23 +134,34 @@ class SanityCheck(pl.Callback):
             found = original()
             after = self._state(trainer, module)
             every = dict.fromkeys([*before, *after])
-            changed = [name for name in every if before.get(name) != after.get(name)]
-            self._note_changes(trainer, module, self._left(trainer, module, changed, after))
+            if changed := [name for name in every if before.get(name) != after.get(name)]:
+                code = ReachedCode(trainer, module), module, [*self._users(trainer)]
+                left = self._left(module, changed, after, SetBefore(*code).names)
+                self._note_changes(left, Readers(*code))
+            self._note_first_made(trainer, module)
             return found
 
         return run
 
+    def _note_first_made(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        made, batch = self._made, self._batch
+        self._made, self._batch = None, ()
+        if made is None or not batch:
+            return
+        if found := made.of(trainer, module, batch, lambda of: _prints(_in_module(of))):
+            self._note(
+                f"the first call of all sets {some(found)}, by its batch or by drawing",
+                "training may be otherwise",
+            )
+
     def _left(
         self,
-        trainer: pl.Trainer,
         module: pl.LightningModule,
         changed: Sequence[str],
         after: Mapping[str, int],
+        anew: Iterable[str],
     ) -> list[str]:
         """Return what of it would be there in the first step, and is not put back before."""
-        anew = set_anew(module) if changed else set()
-        for callback in self._users(trainer) if changed else ():
-            anew |= {f"{type(callback).__name__}.{name}" for name in set_anew(callback)}
         first = self._at_first or {}
 
         def is_put_back(name: str) -> bool:
@@ -138,12 +175,7 @@ class SanityCheck(pl.Callback):
 
         return [name for name in changed if not is_put_back(name)]
 
-    def _note_changes(
-        self, trainer: pl.Trainer, module: pl.LightningModule, changed: Sequence[str]
-    ) -> None:
-        if not changed:
-            return
-        readers = Readers(trainer, module, [*self._users(trainer)])
+    def _note_changes(self, changed: Sequence[str], readers: Readers) -> None:
         by = {name: readers.of(name) for name in changed}
         unless = ""
         if asking := readers.of_check:
@@ -169,8 +201,7 @@ class SanityCheck(pl.Callback):
 
     def _state(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, int]:
         """Fingerprint what is found in a module, callbacks, loaders of validation and updates."""
-        tensors = (*module.named_parameters(), *module.named_buffers())
-        objects: list[tuple[str, object]] = [*tensors, *_objects(module, torch.nn.Module)]
+        objects = _in_module(module)
         objects += [
             (f"requires_grad of {n}", p.requires_grad) for n, p in module.named_parameters()
         ]
@@ -178,12 +209,17 @@ class SanityCheck(pl.Callback):
         objects.append(("val_dataloader", trainer.val_dataloaders))
         generators = ReachedCode(trainer, module).generators
         found = {name: fingerprint_tree(state_in_a_word(g)) for name, g in generators.items()}
-        found |= _prints(objects)
+        found |= _prints(objects) | self._gradients.of(module)
         # What Lightning steps by itself it steps behind a validation, not in it.
         for name, values in _of_updates(trainer).items():
             with suppress(Exception):
                 found[name] = fingerprint_tree(values)
         return found
+
+
+def _in_module(module: pl.LightningModule) -> list[tuple[str, object]]:
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    return [*tensors, *_objects(module, torch.nn.Module)]
 
 
 def _objects(module: pl.LightningModule, kind: type) -> list[tuple[str, object]]:

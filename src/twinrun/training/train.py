@@ -161,6 +161,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "not_held": not_held,
+        "own_generators": watchers.happened.own_generators.found,
         "no_result": no_result,
         "doubts": doubts + ([] if proof is None else assembly.speed.unproven(proof["steps"])),
         "seconds": {

@@ -30,6 +30,7 @@ from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure, NotHeld
 from twinrun.trace.fingerprints import is_plain
 from twinrun.training.not_held import Began, began_with, prints_not_held
+from twinrun.training.own_generators import OwnGenerators
 from twinrun.training.switched import (
     Switched,
     departure,
@@ -63,6 +64,9 @@ class WhatHappened(pl.Callback):
         self._switched = Switched()
         self._laid_out: set[tuple[object, ...] | None] = set()
         self._began: Began | None = None
+        self.own_generators = OwnGenerators()
+        """Seen around the first step; nothing of a training that is resumed behind it."""
+        self._is_first = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Look at the weights as they were made, before a checkpoint takes their place."""
@@ -79,6 +83,7 @@ class WhatHappened(pl.Callback):
         # A module may make layers in hooks of its own; of a resumed training they may have broken.
         if not trainer.global_step:
             self.without_numbers = without_numbers(tensors_of(pl_module, trainer.optimizers))
+        self._is_first = not trainer.global_step
         # Of a resumed training: an epoch that was not whole would have ended it.
         self.whole_epochs = 0 if _is_limited(trainer) else trainer.current_epoch
         workers = [_workers_of(loader) for loader in tree_leaves(trainer.train_dataloader)]
@@ -136,10 +141,15 @@ class WhatHappened(pl.Callback):
                 self._laid_out.add(strides)
                 laid_out = lay_out_batch(batch, self._variant.layout)
                 self._layouts.note_batch(laid_out, self._variant.layout)
+        if self._is_first:
+            self.own_generators.begin(trainer, pl_module)
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Look at torch's switches, which a module may put back behind the step."""
         self._switched.look()
+        if self._is_first:
+            self._is_first = False
+            self.own_generators.end()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note whether the epoch was whole; find what the first one has imported."""

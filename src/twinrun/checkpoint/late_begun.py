@@ -1,0 +1,105 @@
+"""What data had before they were first read, and what they were given later."""
+
+from collections.abc import Iterable, Iterator
+
+import pytorch_lightning as pl
+
+from twinrun.checkpoint.late_spots import LEAF, NOTHING, SEEN, Before, Outlines, is_blank
+from twinrun.checkpoint.late_unread import read_by_others, set_anew
+from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
+from twinrun.checkpoint.users_code import is_computed_once
+from twinrun.containers import is_container
+
+
+class LateData:
+    """Their attributes, by who has them."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.owners: dict[int, object] = {}
+        """By identity; they are kept, so that no others get their numbers."""
+        self._before: dict[tuple[int, str], Before] = {}
+        self._held_by: dict[str, int] = {}
+
+    def begin(self, trainer: pl.Trainer) -> set[str]:
+        """Look at data that are about to be read, if they are new.
+
+        Returns:
+            What another object has by now that is called alike.
+        """
+        loaders = loaders_of(trainer)
+        parts = [vars(trainer).get("datamodule"), *parts_of(loaders)]
+        if all(part is None or id(part) in self.owners for part in parts):
+            return set()
+        known, late, others = self.owners, tuple[str, ...](), set[str]()
+        # Those of an epoch whose loaders are made anew are let go.
+        self.owners = {id(part): part for part in parts if part is not None}
+        new: list[UsersAttribute] = []
+        for called, each in users_attributes(trainer, loaders):
+            owner = id(each.owner)
+            if called.startswith(late):
+                continue
+            if owner in known and self._before_of(each).is_nothing:
+                late += () if is_blank(each.value) else (f"{called}.", f"{called}[")
+            self.owners[owner] = each.owner
+            if self._held_by.setdefault(called, owner) != owner:
+                self._held_by[called] = owner
+                others.add(called)
+            if owner not in known:
+                new.append(each)
+        outlines = Outlines(self.owners)
+        for each in new:
+            try:
+                before = outlines.before(each.value)
+            except Exception:  # of whatever class: something in it cannot be looked at
+                before = SEEN
+            self._before[id(each.owner), each.name] = before
+        self._before = {key: it for key, it in self._before.items() if key[0] in self.owners}
+        return others
+
+    def _before_of(self, each: UsersAttribute) -> Before:
+        return self._before.get((id(each.owner), each.name), NOTHING)
+
+    def late(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute, Before]]:
+        """Yield what may have been given something later, and what it had before."""
+        loaders = loaders_of(trainer)
+        found = [*users_attributes(trainer, loaders)]
+        unread = _unread(trainer, found)
+        # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
+        parts = {id(part) for part in parts_of(loaders)}
+        for called, each in found:
+            before = self._before_of(each)
+            is_known = id(each.owner) in self.owners and (id(each.owner), each.name) not in unread
+            if not is_known or id(each.value) in parts:
+                continue
+            if before.outline is not LEAF and not is_blank(each.value):
+                yield called, each, before
+
+    def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
+        """Name what is looked at here alone, or need not be, by the identity of its owner."""
+        found = [*users_attributes(trainer, loaders_of(trainer))]
+        late = [each for _, each, before in self.late(trainer) if before.is_nothing]
+        alone = {id(each.value) for each in late if is_container(each.value)}
+        names = {(id(each.owner), each.name): each for each in late}
+        # What has come to one of several that have it is looked at there.
+        names |= {(id(each.owner), each.name): each for _, each in found if id(each.value) in alone}
+        return _unread(trainer, found) | {
+            key for key, each in names.items() if not is_computed_once(each.owner, each.name)
+        }
+
+
+def _unread(
+    trainer: pl.Trainer, found: Iterable[tuple[str, UsersAttribute]]
+) -> set[tuple[int, str]]:
+    """Name what nobody reads that has not set it before, by the identity of its owner."""
+    every = [each for _, each in found]
+    try:
+        asked = [each for each in every if each.name in set_anew(type(each.owner))]
+        if not asked:
+            return set()
+        read = read_by_others(trainer, frozenset(type(each.owner) for each in every))
+    except Exception:  # of whatever class: their code cannot be read
+        return set()
+    return {(id(each.owner), each.name) for each in asked if each.name not in read}
