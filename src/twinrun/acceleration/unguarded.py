@@ -52,25 +52,28 @@ class Unguarded:
         self._hooks = _hooks_of_all_modules()
         self._named: list[_Watched] = []
         self._counted: list[_Watched] = []
+        self._found: dict[int, set[str]] = {}
         self._before: list[set[str]] = []
         self._sizes: list[int] = []
+        self._is_behind = True
         self.look()
 
     def look(self) -> None:
         """Look for namespaces, as when code has run that may have made some."""
-        # What the graph was made for was there before the code ran that it was made of.
-        names = {id(w.space): (w, n) for w, n in zip(self._named, self._before, strict=True)}
-        sizes = {id(w.space): n for w, n in zip(self._counted, self._sizes, strict=True)}
+        # Of those known it holds what was there before that code ran, as the graph does.
+        known = {id(each.space): each for each in (*self._named, *self._counted)}
         watched = _joined(_Reached(self._function).watched())
-        self._named = [found for found in watched if found.names is not None]
-        self._counted = [found for found in watched if found.names is None]
-        self._before = [
-            earlier[1]
-            if (earlier := names.get(id(found.space))) and earlier[0].names == found.names
-            else found.space.keys() & (found.names or ())
-            for found in self._named
-        ]
-        self._sizes = [sizes.get(id(found.space), len(found.space)) for found in self._counted]
+        self._named = [each for each in watched if each.names is not None]
+        self._counted = [each for each in watched if each.names is None]
+        self._found = {
+            (key := id(each.space)): self._found[key]
+            if key in known and known[key].names == each.names
+            else each.found()
+            for each in watched
+        }
+        self._sizes = [len(each.space) for each in self._counted]
+        self._before = [self._found[id(each.space)] for each in self._named]
+        self._is_behind = True
 
     def change(self) -> str | None:
         """Name what has changed since this was last asked; None where nothing has.
@@ -81,14 +84,26 @@ class Unguarded:
         if self._hooks != (hooks := _hooks_of_all_modules()):
             self._hooks = hooks
             return "other hooks of all modules"
-        sizes = [len(found.space) for found in self._counted]
-        if sizes != self._sizes:
-            before, self._sizes = self._sizes, sizes
-            return _of_sizes(self._counted, before)
-        names = [found.space.keys() & (found.names or ()) for found in self._named]
-        if names != self._before:
-            earlier, self._before = self._before, names
-            return _of_names(self._named, earlier, names)
+        # At every step, so that only what has another size is looked at closely.
+        sizes = [len(each.space) for each in self._counted]
+        names = [each.space.keys() & (each.names or ()) for each in self._named]
+        if sizes == self._sizes and names == self._before and not self._is_behind:
+            return None
+        self._sizes, self._before, self._is_behind = sizes, names, False
+        now = {id(each.space): each.found() for each in (*self._named, *self._counted)}
+        before, self._found = self._found, now
+        changed = [e for e in (*self._counted, *self._named) if _differ(e, before, now)]
+        for each in changed:
+            if each.whose == _PARTIAL:
+                raise TwinrunError(
+                    f"compile: {each.whose} has other attributes than before "
+                    f"({', '.join(now[id(each.space)]) or 'none'}), which torch's compiler does "
+                    f"not see; leave compile out"
+                )
+        for each in changed:
+            names_now = now[id(each.space)]
+            name = min(names_now ^ before[id(each.space)])
+            return f"{each.whose} {'has now' if name in names_now else 'no longer has'} a {name}"
         return None
 
 
@@ -101,7 +116,18 @@ class _Watched:
     space: Mapping[str, object]
     """The namespace itself."""
     names: frozenset[str] | None
-    """Those that matter; None for how many there are."""
+    """Those that matter; None for all, however they are come by."""
+
+    def found(self) -> set[str]:
+        """Return which of the names that matter are there."""
+        if self.names is not None:
+            return self.space.keys() & self.names
+        # torch's tracer itself leaves names with two underscores in a module.
+        return {name for name in self.space if not name.startswith("__")}
+
+
+def _differ(each: _Watched, before: dict[int, set[str]], now: dict[int, set[str]]) -> bool:
+    return before[id(each.space)] != now[id(each.space)]
 
 
 def _joined(found: Iterable[_Watched]) -> list[_Watched]:
@@ -112,32 +138,6 @@ def _joined(found: Iterable[_Watched]) -> list[_Watched]:
         if known.names is not None and each.names is not None:
             joined[id(each.space)] = replace(known, names=known.names | each.names)
     return list(joined.values())
-
-
-def _of_names(watched: list[_Watched], before: list[set[str]], now: list[set[str]]) -> str:
-    for found, earlier, names in zip(watched, before, now, strict=True):
-        for name in sorted(names ^ earlier):
-            return f"{found.whose} {'has now' if name in names else 'no longer has'} a {name}"
-    raise AssertionError
-
-
-def _of_sizes(watched: list[_Watched], before: list[int]) -> str:
-    """Say whose attributes have become more or fewer.
-
-    Raises:
-        TwinrunError: if they are a partial's.
-    """
-    others = [
-        found for found, earlier in zip(watched, before, strict=True) if len(found.space) != earlier
-    ]
-    for found in others:
-        if found.whose == _PARTIAL:
-            raise TwinrunError(
-                f"compile: {found.whose} has other attributes than before "
-                f"({', '.join(map(str, found.space)) or 'none'}), which torch's compiler does not "
-                f"see; leave compile out"
-            )
-    return f"{others[0].whose} has other attributes than before"
 
 
 class _Reached:
@@ -166,7 +166,7 @@ class _Reached:
         of_all = frozenset(self._of_attributes | self._of_dictionaries)
         if of_all or self._is_computed or self._is_iterated:
             for whose, space in self._functions:
-                yield _Watched(whose, space, None)  # has few names as a rule, or none
+                yield _Watched(whose, space, None)  # few as a rule, or none
             for whose, space in self._modules:
                 yield _Watched(whose, space, None if self._is_computed else of_all)
         yield from self._of_installed
