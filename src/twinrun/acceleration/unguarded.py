@@ -23,6 +23,7 @@ from twinrun.process.users_code import functions_in, is_users
 
 _PARTIAL = "a functools.partial"
 _MOST = 64  # entries of a container that are looked into
+_MOST_SEEN = 100_000  # values, of which looking takes a part of a second
 _OF_ATTRIBUTES = {"getattr", "hasattr", "attrgetter", "suppress"}
 _OF_DICTIONARIES = {"vars", "__dict__"}
 _AROUND = (functools.partial, functools.partialmethod, functools.cached_property)
@@ -154,7 +155,7 @@ class _Reached:
         self._of_installed: list[_Watched] = []
         self._seen: dict[int, object] = {}  # kept, so that no other gets its number
         self._left: list[object] = [function]
-        while self._left:
+        while self._left and len(self._seen) < _MOST_SEEN:
             value = self._left.pop()
             if id(value) not in self._seen:
                 self._seen[id(value)] = value
