@@ -12,6 +12,7 @@ from typing import ClassVar
 import late_data
 import late_records
 import pytest
+import pytorch_lightning as pl
 import torch
 from late_fitted import MovedByValidation, called, data_of, never_wrong
 from late_records import COUNTING, DRAWING, FILLED, KINDS, Given
@@ -215,6 +216,49 @@ def test_an_order_that_is_read_elsewhere_is_state(tmp_path):
 
     _, _, (said, *_) = fit(tmp_path, Data, Small, minutes=0, max_epochs=3)
     assert "ReadsLater.drawn_order changes while the training runs" in said
+
+
+class Hard(late_data.Lazy):
+    """Is told by a callback which rows are read once more."""
+
+    def begin(self):
+        self.hard_rows = [3, 41]
+
+    def __getitem__(self, index):
+        return self.rows[index], self.targets[index]
+
+    def told(self, number):
+        self.hard_rows = [number % 40, number % 40 + 1]
+
+
+class WithHard(Sampler):
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data) + 2
+
+    def __iter__(self):
+        yield from torch.randperm(len(self.data)).tolist()
+        yield from self.data.hard_rows
+
+
+class Tells(pl.Callback):
+    def on_train_epoch_end(self, trainer, pl_module):
+        sampler = trainer.train_dataloader.sampler
+        sampler.data.told(int(pl_module.output.weight.sum().item() * 1e6))
+
+
+def test_what_another_class_reads_is_state(tmp_path):
+    """Red before: a checkpoint was written, and the resumed training ended in other bits."""
+
+    class Data(Points):
+        def train_dataloader(self):
+            rows = Hard(self)
+            return DataLoader(rows, 16, sampler=WithHard(rows))
+
+    _, _, (said, *_) = fit(tmp_path, Data, Small, minutes=0, max_epochs=3, callbacks=[Tells()])
+    assert "Hard.hard_rows changes while the training runs" in said
 
 
 class LastChunk(late_data.Lazy):

@@ -6,6 +6,7 @@ import pytorch_lightning as pl
 import torch
 from sanity import notes_of, weights_of
 from small import Points, Small
+from torch.utils.data import DataLoader
 from torchmetrics import MaxMetric, Metric
 
 from twinrun.training import first_made
@@ -163,6 +164,9 @@ def test_a_metric_that_is_computed_before_it_is_reset_is_named(reads):
     assert vars(Metric)["update_called"].fget.__module__ == "torchmetrics.metric", "as it was"
 
 
+FIRST = "the first call of all, by its batch or by drawing, sets "
+
+
 class ActNorm(torch.nn.Module):
     """Begins with the statistics of the first batch that it is given."""
 
@@ -217,9 +221,9 @@ class Projecting(torch.nn.Module):
 @pytest.mark.parametrize(
     ("module", "named"),
     [
-        (lambda: Layered(ActNorm()), "the first call of all sets layer.shift, "),
-        (Centred, "the first call of all sets mean, "),
-        (lambda: Layered(Projecting()), "the first call of all sets layer.features, "),
+        (lambda: Layered(ActNorm()), FIRST + "layer.shift, "),
+        (Centred, FIRST + "mean:"),
+        (lambda: Layered(Projecting()), FIRST + "layer.features, "),
     ],
     ids=["ActNorm", "mean of the first batch", "random features"],
 )
@@ -261,6 +265,27 @@ class Masked(torch.nn.Module):
         return inputs * self.mask
 
 
+class Shorter(Points):
+    """Validates smaller batches than it trains."""
+
+    def val_dataloader(self):
+        return DataLoader(super().val_dataloader().dataset, batch_size=2)
+
+
+class Positions(torch.nn.Module):
+    """Keeps a table as long as the longest batch so far, of which calls take what they need."""
+
+    def __init__(self):
+        super().__init__()
+        self.longest, self.table = 0, None
+
+    def forward(self, inputs):
+        if len(inputs) > self.longest:
+            self.longest = len(inputs)
+            self.table = torch.arange(float(self.longest)).sin()
+        return inputs + self.table[: len(inputs), None]
+
+
 class InTraining(torch.nn.Module):
     """Begins with the first batch of training."""
 
@@ -274,11 +299,68 @@ class InTraining(torch.nn.Module):
         return inputs if self.mean is None else inputs - self.mean
 
 
-@pytest.mark.parametrize("layer", [Averaged, Masked, InTraining, lambda: Projecting(seed=1)])
+@pytest.mark.parametrize(
+    "layer", [Averaged, Masked, Positions, InTraining, lambda: Projecting(seed=1)]
+)
 def test_what_any_call_makes_alike_or_training_alone_is_not_named(layer):
+    """Red before, of positions: training may be otherwise."""
     module = Layered(layer())
+    assert notes_of(module, Shorter()) == []
+    assert train_alike(module)
+
+
+class Target(torch.nn.Module):
+    """Copies its weights at its first call."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.target = None
+
+    def forward(self, inputs):
+        if self.target is None:
+            self.target = self.weight.detach().clone()
+        return inputs * self.weight + self.target
+
+
+class Scripted(torch.jit.ScriptModule):
+    """Is compiled by torch.jit, method by method."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+    @torch.jit.script_method
+    def forward(self, inputs):
+        return inputs * self.weight
+
+
+def test_what_is_copied_of_the_weights_is_not_named():
+    """Red before: the first call sets it by its batch or by drawing."""
+    module = Layered(Target())
     assert notes_of(module, Points()) == []
     assert train_alike(module)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_a_layer_that_holds_all_in_its_compiled_form_is_rehearsed():
+    """Red before: TypeError, from looking at what it holds."""
+    (note,) = notes_of(Layered(Scripted()), Points())
+    assert "TorchScript" in note
+
+
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm"])
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+def test_a_weight_that_each_call_computes_is_no_change(name):
+    """Red before: validation changes layer.weight, and training may be otherwise."""
+
+    def layered():
+        layer = getattr(torch.nn.utils, name)(torch.nn.Linear(4, 4))
+        layer.weight = layer.weight.detach()  # else no copy can be made of it
+        return Layered(layer)
+
+    assert notes_of(layered(), Points()) == []
+    assert train_alike(layered())
 
 
 class Uncopied(Centred):
@@ -350,6 +432,15 @@ def test_gradients_that_validation_leaves_are_named_where_a_step_begins_with_the
     assert torch.nn.Module.zero_grad.__module__ == "torch.nn.modules.module", "as it was"
 
 
-def test_gradients_that_lightning_clears_are_not_named():
-    assert train_alike(Automatic())
-    assert notes_of(Automatic(), Points()) == []
+class ByItsOwn(Automatic):
+    """Clears gradients where Lightning asks for it, inside of the optimizer's step."""
+
+    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        optimizer.zero_grad(set_to_none=True)
+
+
+@pytest.mark.parametrize("kind", [Automatic, ByItsOwn])
+def test_gradients_that_are_cleared_before_each_backward_pass_are_not_named(kind):
+    """Red before, by an own `optimizer_zero_grad`: validation changes the gradient."""
+    assert train_alike(kind())
+    assert notes_of(kind(), Points()) == []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.late_spots import LEAF, NOTHING, SEEN, Before, Outlines, is_blank
-from twinrun.checkpoint.late_unread import read_by_others, set_anew
+from twinrun.checkpoint.late_unread import read_elsewhere, set_anew
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
@@ -99,7 +99,7 @@ def _unread(
         asked = [each for each in every if each.name in set_anew(type(each.owner))]
         if not asked:
             return set()
-        read = read_by_others(trainer, frozenset(type(each.owner) for each in every))
+        read = read_elsewhere(trainer, [each.owner for each in every])
     except Exception:  # of whatever class: their code cannot be read
         return set()
     return {(id(each.owner), each.name) for each in asked if each.name not in read}

@@ -7,15 +7,22 @@ asked for last. A resumed training need not have them.
 import dis
 import functools
 import inspect
+import sys
 import types
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint.own_states import functions_behind
 from twinrun.checkpoint.refusals import loaders_of
-from twinrun.checkpoint.users_code import MADE_ONCE, functions_in, is_users, names_in
+from twinrun.checkpoint.users_code import (
+    MADE_ONCE,
+    attributes_seen,
+    functions_in,
+    is_code,
+    is_users,
+    names_in,
+)
 
 _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS"}
 _ENDS |= {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
@@ -42,40 +49,67 @@ def set_anew(kind: type) -> frozenset[str]:
     )
 
 
-def read_by_others(trainer: pl.Trainer, owners: frozenset[type]) -> Set[str]:
-    """Name what code reads of the module, callbacks, the data module, other data, `collate_fn`.
+def read_elsewhere(trainer: pl.Trainer, owners: Iterable[object]) -> set[str]:
+    """Name the attributes that code reads of another object than the one whose method it is.
 
     Args:
-        trainer: of the training.
-        owners: the classes of samplers, datasets and helpers.
+        trainer: of the training; its code is that of the files in which the classes and functions
+            lie that take part, and of a user's files of which these name something.
+        owners: samplers, datasets and helpers.
+
+    Raises:
+        Exception: of some class, where a file is not there.
     """
-    parts = [*trainer.lightning_module.modules(), *vars(trainer)["callbacks"]]
-    kinds = {type(part) for part in parts} | owners
-    functions = (getattr(each, "collate_fn", None) for each in loaders_of(trainer))
-    read = {name for each in functions for name in _loaded(getattr(each, "__code__", None))}
-    return read.union(*(_read(kind, owners) for kind in kinds if is_users(kind.__module__)))
+    parts = [*trainer.lightning_module.modules(), *vars(trainer)["callbacks"], *owners]
+    parts += [getattr(each, "collate_fn", None) for each in loaders_of(trainer)]
+    parts += [each for part in parts for each in attributes_seen(part).values() if is_code(each)]
+    names = {getattr(each if is_code(each) else type(each), "__module__", "") for each in parts}
+    files = _with_named(frozenset(name for name in names if is_users(name)))
+    return set[str]().union(*map(_read_in, files))
 
 
 @functools.cache
-def _read(kind: type, owners: frozenset[type]) -> frozenset[str]:
-    bases = [base for base in kind.__mro__ if is_users(base.__module__)]
-    # What is overridden, and is not asked, nobody calls.
-    own = {each.code for each in _methods(kind, are_all=True)} if kind in owners else set()
-    names = tuple(name for base in bases for name in vars(base))
-    return frozenset(
-        name
-        for function in functions_behind(bases, names)
-        if function.__code__ not in own
-        for name in _loaded(function.__code__)
-    )
+def _with_named(names: frozenset[str]) -> frozenset[str]:
+    """Return the names of files, and of a user's files of which they have something."""
+    found, left = set[str](), [*names]
+    while left:
+        if (name := left.pop()) in found or name not in sys.modules:
+            continue
+        found.add(name)
+        for held in [*vars(sys.modules[name]).values()]:
+            inner = held.__name__ if isinstance(held, types.ModuleType) else None
+            inner = inner or getattr(held if is_code(held) else type(held), "__module__", None)
+            if isinstance(inner, str) and is_users(inner):
+                left.append(inner)
+    return frozenset(found)
 
 
-def _loaded(code: types.CodeType | None) -> Iterator[str]:
-    for step in dis.get_instructions(code) if code is not None else ():
-        if step.opname in _READS or (step.opname == "LOAD_CONST" and isinstance(step.argval, str)):
-            yield str(step.argval)
-        elif isinstance(step.argval, types.CodeType):
-            yield from _loaded(step.argval)
+@functools.cache
+def _read_in(file: str) -> frozenset[str]:
+    source = inspect.getsource(sys.modules[file])
+    return frozenset(_reads(compile(source, file, "exec", dont_inherit=True)))
+
+
+def _reads(code: types.CodeType) -> Iterator[str]:
+    own, before = _self_of(code), None
+    for step in dis.get_instructions(code):
+        value = step.argval
+        if step.opname in _READS and (before is None or not own or _last(before) != own):
+            yield str(value)
+        elif step.opname == "LOAD_CONST" and _ANY & {*code.co_names}:
+            texts = value if isinstance(value, tuple | frozenset) else (value,)
+            yield from (each for each in texts if isinstance(each, str))
+        before = step
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _reads(inner)
+
+
+def _self_of(code: types.CodeType) -> tuple[str, ...]:
+    """Return the name of the object whose method it is, as it is called by custom."""
+    is_inner = code.co_qualname.endswith(f"<locals>.{code.co_name}")
+    is_method = code.co_varnames[:1] == ("self",) and "." in code.co_qualname and not is_inner
+    return ("self",) if is_method or "self" in code.co_freevars else ()
 
 
 class _Method(NamedTuple):

@@ -4,7 +4,8 @@ A script's sanity check makes it from a batch of validation, ahead of the first 
 the statistics of its first batch, random features that are drawn at the first call. Here it was
 made in the first step, so that the first validation shows nothing. A copy of the module is set back
 to where nothing was made, and validates a batch: if that leaves other values than a copy with all
-that was made does, they go by which call is the first. Where no copy can be made, or it does not
+that was made does, they go by which call is the first. What that is worth a step shows: of a copy
+that has validated before, and of one that has not. Where no copy can be made, or it does not
 validate without a Trainer, nothing is said.
 """
 
@@ -12,6 +13,7 @@ import copy
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from twinrun.checkpoint.users_code import is_users
 from twinrun.generators import set_state, state_of
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module
+from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree
 from twinrun.training.readers import VALIDATING
 from twinrun.values_inside import Unlooked, values_in
 
@@ -51,18 +54,20 @@ class FirstMade:
         trainer: pl.Trainer,
         module: pl.LightningModule,
         given: Sequence[object],
+        step: Sequence[object],
         look: Look,
-    ) -> list[str]:
-        """Name what goes by which call is the first.
+    ) -> tuple[list[str], bool]:
+        """Name what goes by which call is the first, and say whether a step was seen to go by it.
 
         Args:
             trainer: of the training.
             module: behind the first step and a validation, or more of them.
             given: a validation batch, its index and that of its loader.
+            step: the first training batch, and its index.
             look: fingerprints a module.
         """
         if not (made := self._made(module)):
-            return []
+            return [], False
         reached = ReachedCode(trainer, module)
         asked = _asked_in_validation(reached)
         made = {
@@ -73,9 +78,10 @@ class FirstMade:
         states = [(of, state_of(of)) for of in reached.generators.values()]
         try:
             is_tried = made and not _is_large(module)
-            return _apart(trainer, module, given, look, made) if is_tried else []
+            found = _apart(trainer, module, given, look, made) if is_tried else []
+            return _worth(trainer, module, given, step, look, made, found)
         except Exception:  # no copy can be made, or it asks for its Trainer
-            return []
+            return [], False
         finally:
             for of, state in states:
                 set_state(of, state)
@@ -122,9 +128,7 @@ def _apart(
     _validate(trainer, copied, given)
     after = look(copied)
     kept = {of: getattr(copied.get_submodule(of[0]), of[1]) for of in made}
-    copied = _copy(trainer, module)
-    for (path, name), value in made.items():
-        _set_back(copied.get_submodule(path), name, value)
+    copied = _unmade(trainer, module, made)
     _validate(trainer, copied, given)
     for path, name in made:
         part = copied.get_submodule(path)
@@ -135,6 +139,47 @@ def _apart(
     return [name for name in every if before.get(name) == after.get(name) != found.get(name)]
 
 
+def _worth(
+    trainer: pl.Trainer,
+    module: pl.LightningModule,
+    given: Sequence[object],
+    step: Sequence[object],
+    look: Look,
+    made: Mapping[tuple[str, str], Any],
+    found: list[str],
+) -> tuple[list[str], bool]:
+    """Keep of what was found what is still apart behind a step, unless the step is another one."""
+    # Manual optimization would update by the Trainer's own optimizers.
+    if not found or not module.automatic_optimization:
+        return found, bool(found)
+    behind = []
+    try:
+        for is_checked in (True, False):
+            copied = _unmade(trainer, module, made)
+            if is_checked:
+                _validate(trainer, copied, given)
+            trained = _train(trainer, copied, step)
+            _validate(trainer, copied, given)
+            behind.append((trained, look(copied)))
+    except Exception:  # it asks for its Trainer
+        return found, True
+    (checked, of_checked), (alone, of_alone) = behind
+    if checked != alone:
+        return found, True
+    return [name for name in found if of_checked.get(name) != of_alone.get(name)], False
+
+
+def _train(trainer: pl.Trainer, module: pl.LightningModule, step: Sequence[object]) -> object:
+    """Do a step up to its loss; return what fingerprints it and the RNG states behind it."""
+    taken = len(inspect.signature(module.training_step).parameters)
+    arguments = copy.deepcopy([*step[:taken]])
+    with isolate_rng(include_cuda=torch.cuda.is_initialized()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it logs without a Trainer
+        with torch.enable_grad(), trainer.precision_plugin.train_step_context():
+            loss = module.train().training_step(*arguments)
+        return fingerprint_tree(loss), fingerprint_rng_states(cuda=False)
+
+
 def _validate(trainer: pl.Trainer, module: pl.LightningModule, given: Sequence[object]) -> None:
     several = "dataloader_idx" in inspect.signature(module.validation_step).parameters
     batch, *indices = copy.deepcopy([*given[: 3 if several else 2]])
@@ -142,6 +187,16 @@ def _validate(trainer: pl.Trainer, module: pl.LightningModule, given: Sequence[o
         warnings.simplefilter("ignore")  # that it logs without a Trainer
         with torch.no_grad(), trainer.precision_plugin.val_step_context():
             module.eval().validation_step(batch, *indices)
+
+
+def _unmade(
+    trainer: pl.Trainer, module: pl.LightningModule, made: Mapping[tuple[str, str], Any]
+) -> pl.LightningModule:
+    """Copy a module and set back what its first calls had made."""
+    copied = _copy(trainer, module)
+    for (path, name), value in made.items():
+        _set_back(copied.get_submodule(path), name, value)
+    return copied
 
 
 def _set_back(part: torch.nn.Module, name: str, value: Any) -> None:
@@ -155,7 +210,8 @@ def _set_back(part: torch.nn.Module, name: str, value: Any) -> None:
 
 def _parts(module: pl.LightningModule) -> Iterator[tuple[str, torch.nn.Module]]:
     for path, part in module.named_modules():
-        if not type(part).__module__.startswith(_OF_LIBRARIES):
+        is_compiled = isinstance(part, torch.jit.ScriptModule)  # which holds all in C++
+        if not is_compiled and not type(part).__module__.startswith(_OF_LIBRARIES):
             yield path, part
 
 
@@ -165,8 +221,9 @@ def _held(part: torch.nn.Module) -> dict[str, Any]:
     found = {name: value if _is_unmade(value) else _MADE for name, value in attributes}
     found |= dict.fromkeys((*part._parameters, *part._modules), _MADE)
     for name, buffer in part._buffers.items():
-        is_flag = buffer is not None and buffer.numel() == 1 and not buffer.is_meta
-        is_unmade = buffer is None or (is_flag and not buffer.item())
+        is_unmade = buffer is None
+        with suppress(Exception):  # of a kind that has no such number
+            is_unmade |= buffer is not None and buffer.numel() == 1 and not buffer.item()
         copied = buffer if buffer is None else buffer.detach().clone()
         found[name] = copied if is_unmade else _MADE
     return found

@@ -43,7 +43,8 @@ class LeftGradients:
         torch.optim.Optimizer.zero_grad = zero_grad
         torch.nn.Module.zero_grad = zero_grad_of_module
         for optimizer in trainer.optimizers:
-            self._hooks.append(optimizer.register_step_pre_hook(self._use))
+            # Behind it: gradients may be cleared in its closure.
+            self._hooks.append(optimizer.register_step_post_hook(self._use))
 
     def end(self) -> None:
         """See no more."""
