@@ -280,6 +280,35 @@ def test_an_optimizer_that_forgets_between_epochs_begins_anew(tmp_path):
         torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-4, atol=1e-6)
 
 
+class ClipsInItsOptimizer(Regression):
+    """Replaces a method of the optimizer that its update calls, which clips late."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
+        own = optimizer._init_group
+
+        def clipping(group, parameters, gradients, *others):
+            found = own(group, parameters, gradients, *others)
+            if self.current_epoch == 2:
+                gradients[:] = [gradient.clamp(-1e-3, 1e-3) for gradient in gradients]
+            return found
+
+        optimizer._init_group = clipping
+        return optimizer
+
+
+def test_a_method_that_is_replaced_on_an_optimizer_is_called(tmp_path):
+    """Red before: done in one piece, without it."""
+    with traced_only():
+        module, *_, speed = fitted(
+            ClipsInItsOptimizer, POINTS, tmp_path, is_watched=False, compile="step"
+        )
+    plain, *_ = fitted(ClipsInItsOptimizer, POINTS, tmp_path)
+    assert speed.in_parts == "a replaced _init_group of Adam"
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-4, atol=1e-6)
+
+
 class BranchesLate(Regression):
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)["loss"]

@@ -115,9 +115,13 @@ def of_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[str]:
         yield f"the update of {name}"
     # A scheduler wraps `step` to see that it was called, and that is all it does:
     # https://github.com/pytorch/pytorch/blob/v2.11.0/torch/optim/lr_scheduler.py
-    own = vars(optimizer).get("step")
-    if own is not None and not hasattr(own, "_wrapped_by_lr_sched"):
+    own_step = vars(optimizer).get("step")
+    if own_step is not None and not hasattr(own_step, "_wrapped_by_lr_sched"):
         yield f"a replaced step of {name}"
+    # What `step` calls, or Lightning beside it: `_init_group` may clip, `zero_grad` keep gradients.
+    for own, value in vars(optimizer).items():
+        if own != "step" and callable(value) and callable(getattr(type(optimizer), own, None)):
+            yield f"a replaced {own} of {name}"
     # torch calls these in its wrapper of `step`, which a step in one piece goes around.
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         yield f"a step hook of {name}"

@@ -21,7 +21,6 @@ from functools import cache
 from typing import Any
 
 import torch
-import torch.nn.modules.module as torch_module
 from torch._dynamo import config
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch._dynamo.symbolic_convert import TensorifyState
@@ -31,6 +30,7 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.acceleration import vector_probe
 from twinrun.acceleration.bounded_queues import traced_with_their_bound
+from twinrun.acceleration.unguarded import Unguarded
 from twinrun.run_records import CompilationCounts
 
 COMPILATIONS_AT_MOST = 64  # of one shape: where a Python number differs in every call, no more
@@ -144,16 +144,6 @@ class _Backward:
         cls.is_traced = is_traced
 
 
-def _hooks_of_all_modules() -> tuple[int, ...]:
-    """Return the numbers of the hooks that are registered for all modules at once."""
-    return (
-        *torch_module._global_forward_pre_hooks,
-        *torch_module._global_forward_hooks,
-        *torch_module._global_backward_pre_hooks,
-        *torch_module._global_backward_hooks,
-    )
-
-
 class Compiled:
     """A function of a batch and more, compiled by torch, with its counts."""
 
@@ -177,7 +167,10 @@ class Compiled:
         self._is_whole = fullgraph
         self._of_shapes: dict[Shapes | None, Callable[..., object]] = {}
         self._graphs: Counter[Shapes] = Counter()
-        self._hooks = _hooks_of_all_modules()
+        self._unguarded: Unguarded | None = None
+        self._anew: str | None = None
+        self.step = 0
+        """Of which step of the training the next call is, from 1; what calls it says so."""
         self.calls = 0
         self.compilations = 0
         self.reasons: list[str] = []
@@ -209,9 +202,11 @@ class Compiled:
 
     def __call__(self, batch: object, *arguments: object) -> object:
         """Call it, and count whether torch compiled."""
-        if self._hooks != (now := _hooks_of_all_modules()):
-            # torch looks at these when it compiles, and never again.
-            self._hooks = now
+        if self._unguarded is None:
+            self._unguarded = Unguarded(self._function)
+        if (reason := self._unguarded.change()) is not None:
+            self._anew = reason
+            self._of_values.append((self.step, reason))
             self._of_shapes.clear()
         shapes = shapes_of(batch)
         function = self._of_shapes.get(shapes) or self._function_for(shapes)
@@ -226,9 +221,9 @@ class Compiled:
             self._note_compilation(shapes)
         return result
 
-    def of_values_after(self, calls: int) -> list[str]:
-        """Return for which values, shapes of a batch aside, it compiled behind so many calls."""
-        return [reason for call, reason in self._of_values if call > calls]
+    def of_values_after(self, steps: int) -> list[str]:
+        """Return for which values, shapes of a batch aside, it compiled behind so many steps."""
+        return [reason for step, reason in self._of_values if step > steps]
 
     def counts(self) -> CompilationCounts:
         """Return `calls`, `compilations` and `reasons`."""
@@ -245,15 +240,18 @@ class Compiled:
         self.compilations += 1
         vector_probe.remember()
         self._graphs[shapes] += 1
+        if self._unguarded is not None:
+            self._unguarded.look()
         if self.compilations == 1:
             return
         # torch gives no reason for the first graph of a function, which each shape has of its own.
         told = get_compilation_metrics()[-1].recompile_reason
-        whole = told or f"batch of {_named(shapes)}"
+        again = self._anew if self._graphs[shapes] > 1 else None
+        whole = told or again or f"batch of {_named(shapes)}"
         reason = whole.split("\n")[0].split("  #")[0].strip()  # without the line of code
         self.reasons.append(reason)
         if told:
-            self._of_values.append((self.calls, reason))
+            self._of_values.append((self.step, reason))
         print(f"call {self.calls} compiled again: {reason}", flush=True)
 
 

@@ -72,6 +72,8 @@ class FastStep:
         """Why steps are not even compiled in parts any more."""
         self.logged: Logged = []
         """Where `training_step` leaves what it logs."""
+        self.step = 0
+        """Which step of the training is done, from 1, where that is counted."""
         # `_copy_of` rebuilds a function from its code and closure; a method would lose its module.
         self._training_step: Step = lambda batch, index: training_step(batch, index)
         self._variant = variant
@@ -144,6 +146,8 @@ class FastStep:
         assert self._whole is not None  # noqa: S101  `form` has just chosen it
         whole = self._whole
         before = settings_of(whole.optimizer)
+        if whole.compiled is not None:
+            whole.compiled.step = self.step
         try:
             result = whole(batch, index)
             if (change := change_of(before, whole.optimizer)) is not None:
@@ -172,6 +176,7 @@ class FastStep:
             self._part = compiled(self._training_step, self._variant)
             # The resumed training gave these a graph each; past MOST_SHAPES, shapes share one.
             self._part.expect(self._shapes.pop(PARTS, []))
+        self._part.step = self.step
         result = self._part(batch, index)
         if self._part.is_restless:
             self.not_compiled = _restless(self._part)

@@ -151,6 +151,8 @@ class Speed(pl.Callback):
         if self._form == "plain":
             return self._plain(batch, batch_idx)
         self._check_class()
+        # Also of a training that is resumed, the number in the whole one.
+        self._fast.step = self._module.trainer.fit_loop.epoch_loop.total_batch_idx + 1
         # Outside of the compiled function, which keeps a graph for each set of strides.
         batch = lay_out_batch(batch, self._variant.layout)
         with self._collected(), between.uncaptured(self._module.trainer.optimizers):

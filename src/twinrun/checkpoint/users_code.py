@@ -1,32 +1,17 @@
-"""Which code is a user's own, what it names, and which attributes its objects show."""
+"""What classes of a user's own do, and which attributes their objects show."""
 
 import functools
 import inspect
-import sys
-import sysconfig
 import types
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
 
 from twinrun.containers import attributes_of
 from twinrun.hidden_content import is_of_c
-from twinrun.process.import_path import OURS_AS_USERS
+from twinrun.process.users_code import functions_in, is_users, names_in
 
 MADE_ONCE = ("__init__", "__new__", "__post_init__")
-
-
-@functools.cache
-def is_users(module: object) -> bool:
-    """Say whether a module is a user's own, and no installed or built-in one."""
-    if not isinstance(module, str) or module.startswith(OURS_AS_USERS):
-        return isinstance(module, str)
-    if module.partition(".")[0] in {"twinrun", *sys.builtin_module_names}:
-        return False
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "site-packages" not in file and not file.startswith(tuple(folders))
 
 
 def attributes_seen(owner: object) -> dict[str, object]:
@@ -40,26 +25,6 @@ def attributes_seen(owner: object) -> dict[str, object]:
     with suppress(Exception):  # whatever class it is of
         found = attributes_of(owner)
     return found
-
-
-def names_in(code: types.CodeType) -> Iterator[str]:
-    """Name what the code of a function, and of those inside of it, calls by a name.
-
-    Also in a text: `globals()["name"]`, `importlib.import_module("package.module")`.
-    """
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from names_in(constant)
-        elif isinstance(constant, str) and all(map(str.isidentifier, constant.split("."))):
-            yield constant
-
-
-def functions_in(value: object) -> tuple[object, ...]:
-    """Return the functions that an attribute of a class is made of, or what else it is."""
-    if isinstance(value, property):
-        return value.fget, value.fset, value.fdel
-    return (value.__func__ if isinstance(value, staticmethod | classmethod) else value,)
 
 
 def is_code(value: object) -> bool:
