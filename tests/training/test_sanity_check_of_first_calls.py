@@ -265,11 +265,6 @@ class Masked(torch.nn.Module):
         return inputs * self.mask
 
 
-class Shuffled(Points):
-    def train_dataloader(self):
-        return DataLoader(super().train_dataloader().dataset, batch_size=4, shuffle=True)
-
-
 class Shorter(Points):
     """Validates smaller batches than it trains."""
 
@@ -312,29 +307,6 @@ def test_what_any_call_makes_alike_or_training_alone_is_not_named(layer):
     module = Layered(layer())
     assert notes_of(module, Shorter()) == []
     assert train_alike(module)
-
-
-class FixedNoise(Small):
-    """Draws noise in validations: once and for all, or in each of them."""
-
-    def __init__(self, is_kept):
-        super().__init__()
-        self.is_kept, self.noise = is_kept, None
-
-    def on_validation_epoch_end(self):
-        if self.noise is None:
-            noise = torch.randn(4)
-            if self.is_kept:
-                self.noise = noise
-
-
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_what_the_first_validation_alone_draws_is_named(is_kept):
-    """Red before: what later validations do may be otherwise, of other weights."""
-    module = FixedNoise(is_kept)
-    assert train_alike(module, Shuffled(), epochs=3) != is_kept
-    notes = notes_of(module, Shuffled())
-    assert any("draws random numbers, and makes noise" in note for note in notes) == is_kept
 
 
 class Target(torch.nn.Module):

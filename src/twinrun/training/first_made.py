@@ -49,10 +49,6 @@ class FirstMade:
         """
         self._before = {path: _held(part) for path, part in _parts(module)}
 
-    def names(self, module: pl.LightningModule) -> list[str]:
-        """Name what has been made since."""
-        return [f"{path}.{name}" if path else name for path, name in self._made(module)]
-
     def of(
         self,
         trainer: pl.Trainer,

@@ -134,14 +134,7 @@ class SanityCheck(pl.Callback):
             for what in (*of_first_calls(module, self._uninitialized), *of_loaders(trainer)):
                 self._note(what)
             before = self._state(trainer, module)
-            unmade, drawn = FirstMade(module), fingerprint_rng_states(cuda=False)
             found = original()
-            if drawn != fingerprint_rng_states(cuda=False) and (made := unmade.names(module)):
-                self._note(
-                    f"the first validation draws random numbers, and makes {some(made)}, which "
-                    f"later ones may find",
-                    "these come to nothing, and training may be otherwise",
-                )
             after = self._state(trainer, module)
             every = dict.fromkeys([*before, *after])
             if changed := [name for name in every if before.get(name) != after.get(name)]:
