@@ -72,7 +72,8 @@ def _stored_by(members: Iterable[object]) -> frozenset[str]:
         str(step.argval)
         for function in members
         if isinstance(function, types.FunctionType)
-        for step in dis.get_instructions(inspect.unwrap(function))
+        # What is wrapped may be one of C's, as where a library patches `object.__delattr__`.
+        for step in dis.get_instructions(getattr(inspect.unwrap(function), "__code__", _NONE))
         if step.opname == "STORE_ATTR"
     )
 
