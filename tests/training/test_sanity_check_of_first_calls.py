@@ -272,20 +272,6 @@ class Shorter(Points):
         return DataLoader(super().val_dataloader().dataset, batch_size=2)
 
 
-class Positions(torch.nn.Module):
-    """Keeps a table as long as the longest batch so far, of which calls take what they need."""
-
-    def __init__(self):
-        super().__init__()
-        self.longest, self.table = 0, None
-
-    def forward(self, inputs):
-        if len(inputs) > self.longest:
-            self.longest = len(inputs)
-            self.table = torch.arange(float(self.longest)).sin()
-        return inputs + self.table[: len(inputs), None]
-
-
 class InTraining(torch.nn.Module):
     """Begins with the first batch of training."""
 
@@ -299,28 +285,11 @@ class InTraining(torch.nn.Module):
         return inputs if self.mean is None else inputs - self.mean
 
 
-@pytest.mark.parametrize(
-    "layer", [Averaged, Masked, Positions, InTraining, lambda: Projecting(seed=1)]
-)
+@pytest.mark.parametrize("layer", [Averaged, Masked, InTraining, lambda: Projecting(seed=1)])
 def test_what_any_call_makes_alike_or_training_alone_is_not_named(layer):
-    """Red before, of positions: training may be otherwise."""
     module = Layered(layer())
     assert notes_of(module, Shorter()) == []
     assert train_alike(module)
-
-
-class Target(torch.nn.Module):
-    """Copies its weights at its first call."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(4))
-        self.target = None
-
-    def forward(self, inputs):
-        if self.target is None:
-            self.target = self.weight.detach().clone()
-        return inputs * self.weight + self.target
 
 
 class Scripted(torch.jit.ScriptModule):
@@ -333,13 +302,6 @@ class Scripted(torch.jit.ScriptModule):
     @torch.jit.script_method
     def forward(self, inputs):
         return inputs * self.weight
-
-
-def test_what_is_copied_of_the_weights_is_not_named():
-    """Red before: the first call sets it by its batch or by drawing."""
-    module = Layered(Target())
-    assert notes_of(module, Points()) == []
-    assert train_alike(module)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")

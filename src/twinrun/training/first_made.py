@@ -4,8 +4,7 @@ A script's sanity check makes it from a batch of validation, ahead of the first 
 the statistics of its first batch, random features that are drawn at the first call. Here it was
 made in the first step, so that the first validation shows nothing. A copy of the module is set back
 to where nothing was made, and validates a batch: if that leaves other values than a copy with all
-that was made does, they go by which call is the first. What that is worth a step shows: of a copy
-that has validated before, and of one that has not. Where no copy can be made, or it does not
+that was made does, they go by which call is the first. Where no copy can be made, or it does not
 validate without a Trainer, nothing is said.
 """
 
@@ -25,7 +24,6 @@ from twinrun.checkpoint.users_code import is_users
 from twinrun.generators import set_state, state_of
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module
-from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree
 from twinrun.training.readers import VALIDATING
 from twinrun.values_inside import Unlooked, values_in
 
@@ -54,20 +52,18 @@ class FirstMade:
         trainer: pl.Trainer,
         module: pl.LightningModule,
         given: Sequence[object],
-        step: Sequence[object],
         look: Look,
-    ) -> tuple[list[str], bool]:
-        """Name what goes by which call is the first, and say whether a step was seen to go by it.
+    ) -> list[str]:
+        """Name what goes by which call is the first.
 
         Args:
             trainer: of the training.
             module: behind the first step and a validation, or more of them.
             given: a validation batch, its index and that of its loader.
-            step: the first training batch, and its index.
             look: fingerprints a module.
         """
         if not (made := self._made(module)):
-            return [], False
+            return []
         reached = ReachedCode(trainer, module)
         asked = _asked_in_validation(reached)
         made = {
@@ -78,10 +74,9 @@ class FirstMade:
         states = [(of, state_of(of)) for of in reached.generators.values()]
         try:
             is_tried = made and not _is_large(module)
-            found = _apart(trainer, module, given, look, made) if is_tried else []
-            return _worth(trainer, module, given, step, look, made, found)
+            return _apart(trainer, module, given, look, made) if is_tried else []
         except Exception:  # no copy can be made, or it asks for its Trainer
-            return [], False
+            return []
         finally:
             for of, state in states:
                 set_state(of, state)
@@ -137,47 +132,6 @@ def _apart(
     found = look(copied)
     every = dict.fromkeys([*after, *found])
     return [name for name in every if before.get(name) == after.get(name) != found.get(name)]
-
-
-def _worth(
-    trainer: pl.Trainer,
-    module: pl.LightningModule,
-    given: Sequence[object],
-    step: Sequence[object],
-    look: Look,
-    made: Mapping[tuple[str, str], Any],
-    found: list[str],
-) -> tuple[list[str], bool]:
-    """Keep of what was found what is still apart behind a step, unless the step is another one."""
-    # Manual optimization would update by the Trainer's own optimizers.
-    if not found or not module.automatic_optimization:
-        return found, bool(found)
-    behind = []
-    try:
-        for is_checked in (True, False):
-            copied = _unmade(trainer, module, made)
-            if is_checked:
-                _validate(trainer, copied, given)
-            trained = _train(trainer, copied, step)
-            _validate(trainer, copied, given)
-            behind.append((trained, look(copied)))
-    except Exception:  # it asks for its Trainer
-        return found, True
-    (checked, of_checked), (alone, of_alone) = behind
-    if checked != alone:
-        return found, True
-    return [name for name in found if of_checked.get(name) != of_alone.get(name)], False
-
-
-def _train(trainer: pl.Trainer, module: pl.LightningModule, step: Sequence[object]) -> object:
-    """Do a step up to its loss; return what fingerprints it and the RNG states behind it."""
-    taken = len(inspect.signature(module.training_step).parameters)
-    arguments = copy.deepcopy([*step[:taken]])
-    with isolate_rng(include_cuda=torch.cuda.is_initialized()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it logs without a Trainer
-        with torch.enable_grad(), trainer.precision_plugin.train_step_context():
-            loss = module.train().training_step(*arguments)
-        return fingerprint_tree(loss), fingerprint_rng_states(cuda=False)
 
 
 def _validate(trainer: pl.Trainer, module: pl.LightningModule, given: Sequence[object]) -> None:

@@ -50,7 +50,6 @@ class SanityCheck(pl.Callback):
         self._made: FirstMade | None = None
         self._gradients = LeftGradients()
         self._batch: tuple[object, ...] = ()  # the first one of validation
-        self._step: tuple[object, ...] = ()  # and of training
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Have the validations of the training looked at, and the one that may follow it."""
@@ -78,7 +77,7 @@ class SanityCheck(pl.Callback):
         if not trainer.num_sanity_val_steps and self._at_first is None:
             self._resets.end()
             self._at_first = _prints(_objects(pl_module, Metric))
-            self._made, self._step = FirstMade(pl_module), (batch, batch_idx)
+            self._made = FirstMade(pl_module)
             self._gradients.begin(trainer, pl_module)
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
@@ -147,17 +146,15 @@ class SanityCheck(pl.Callback):
         return run
 
     def _note_first_made(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        made, batch, step = self._made, self._batch, self._step
-        self._made, self._batch, self._step = None, (), ()
+        made, batch = self._made, self._batch
+        self._made, self._batch = None, ()
         if made is None or not batch:
             return
-        found, is_other = made.of(trainer, module, batch, step, lambda of: _prints(_in_module(of)))
-        first = "the first call of all, by its batch or by drawing, sets"
-        if is_other:
-            self._note(f"{first} {some(found)}", "training may be otherwise")
-        else:
-            readers = Readers(ReachedCode(trainer, module), module, [*self._users(trainer)])
-            self._note_changes(found, readers, first)
+        if found := made.of(trainer, module, batch, lambda of: _prints(_in_module(of))):
+            self._note(
+                f"the first call of all, by its batch or by drawing, sets {some(found)}",
+                "training may be otherwise",
+            )
 
     def _left(
         self,
@@ -189,19 +186,17 @@ class SanityCheck(pl.Callback):
 
         return [name for name in changed if not is_put_back(name)]
 
-    def _note_changes(
-        self, changed: Sequence[str], readers: Readers, by_what: str = "validation changes"
-    ) -> None:
+    def _note_changes(self, changed: Sequence[str], readers: Readers) -> None:
         by = {name: readers.of(name) for name in changed}
         unless = ""
         if asking := readers.of_check:
             unless = f", unless {some(asking)} by asking for sanity_checking leaves it as it is"
         # What reads it may find the same: a cache that is filled sooner.
         if found := [name for name, of in by.items() if of is None or of - VALIDATING]:
-            self._note(f"{by_what} {some(found)}", f"training may be otherwise{unless}")
+            self._note(f"validation changes {some(found)}", f"training may be otherwise{unless}")
         if found := [name for name, of in by.items() if of and not of - VALIDATING]:
             self._note(
-                f"{by_what} {some(found)}, which no other code names",
+                f"validation changes {some(found)}, which no other code names",
                 f"what later validations log or do may be otherwise{unless}",
             )
 
