@@ -77,7 +77,8 @@ class SanityCheck(pl.Callback):
         if not trainer.num_sanity_val_steps and self._at_first is None:
             self._resets.end()
             self._at_first = _prints(_objects(pl_module, Metric))
-            self._made = FirstMade(pl_module)
+            with suppress(Exception):  # a module may hold what cannot be looked at
+                self._made = FirstMade(pl_module)
             self._gradients.begin(trainer, pl_module)
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
@@ -150,7 +151,10 @@ class SanityCheck(pl.Callback):
         self._made, self._batch = None, ()
         if made is None or not batch:
             return
-        if found := made.of(trainer, module, batch, lambda of: _prints(_in_module(of))):
+        found: list[str] = []
+        with suppress(Exception):
+            found = made.of(trainer, module, batch, lambda of: _prints(_in_module(of)))
+        if found:
             self._note(
                 f"the first call of all, by its batch or by drawing, sets {some(found)}",
                 "training may be otherwise",
