@@ -246,3 +246,20 @@ def num_bytes(batch: object) -> int:
     arrays = sum(leaf.nbytes for leaf in found if isinstance(leaf, np.ndarray))
     of_tensors = (plain_tensors(leaf) for leaf in found if isinstance(leaf, torch.Tensor))
     return arrays + sum(part.nbytes for parts in of_tensors for part in parts)
+
+
+def elements(batch: object) -> int:
+    """Return how many numbers and characters a mini-batch has.
+
+    >>> elements({"x": torch.zeros(3, 4), "y": ["ab", "c"], "z": 1.0})
+    16
+    """
+    return sum(_elements(leaf) for _, leaf in leaves(batch))
+
+
+def _elements(leaf: object) -> int:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.numel()
+    if isinstance(leaf, np.ndarray):
+        return leaf.size
+    return len(leaf) if isinstance(leaf, str | bytes | bytearray) else 1

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
+from twinrun.batches import elements
 from twinrun.timing.ratio_words import effect_of
 from twinrun.timing.ratios import medians, overheads, ratios
-from twinrun.timing.uneven import elements, positions, unevenness
+from twinrun.timing.uneven import positions, unevenness
 
 
 def timing(one, two, sizes, *, rounds, steps=5, seed=0):

@@ -16,14 +16,13 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils._pytree import tree_leaves
 
-from twinrun.batches import num_bytes, opaque
+from twinrun.batches import elements, num_bytes, opaque
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import State, capture, restore_switches
 from twinrun.process.fresh_process import report_progress
 from twinrun.timing.own_modules import give_weights, holds_itself
-from twinrun.timing.uneven import elements
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import build, of_run_in
 from twinrun.training.build_workload import build_module

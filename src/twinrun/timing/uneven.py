@@ -11,33 +11,14 @@ import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
-import torch
 from scipy.special import stdtrit
 
-from twinrun.batches import leaves
 from twinrun.timing.summary import Extent, Interval, Uneven
 
 LARGER = 1.25  # than the middle one, by the largest: ragged ends and a smaller last one are less
 # ASSUME that time grows with the size at most as its square, as attention does. Of squares, so
 # much in mini-batches larger than all that were measured leaves their time unknown.
 UNKNOWN_SHARE = 0.1
-
-
-def elements(batch: object) -> int:
-    """Return how many numbers and characters a mini-batch has.
-
-    >>> elements({"x": torch.zeros(3, 4), "y": ["ab", "c"], "z": 1.0})
-    16
-    """
-    return sum(_elements(leaf) for _, leaf in leaves(batch))
-
-
-def _elements(leaf: object) -> int:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.numel()
-    if isinstance(leaf, np.ndarray):
-        return leaf.size
-    return len(leaf) if isinstance(leaf, str | bytes | bytearray) else 1
 
 
 def unevenness(sizes: Sequence[int], measured: Collection[int]) -> Uneven | None:
