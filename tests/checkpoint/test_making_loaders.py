@@ -404,7 +404,14 @@ def test_a_dataset_that_is_kept_may_have_caches(tmp_path):
     assert_resumed(tmp_path, [12], kills=[13], data=KeptWhole, **told)
 
 
+class KeptByFour(Kept):
+    """An epoch of it is longer than the three mini-batches that are looked at first."""
+
+    def train_dataloader(self):
+        return DataLoader(Subset(self.data, range(20 + 5 * self.trainer.current_epoch)), 4)
+
+
 def test_a_checkpoint_waits_while_a_cache_of_a_kept_dataset_grows(tmp_path):
     """Nobody could tell yet whether its new entries would be made anew as they were."""
     told = {"module": Small, "max_epochs": 3, **RELOAD}
-    assert_resumed(tmp_path, [2], kills=[6], data=Kept, **told)
+    assert_resumed(tmp_path, [4], kills=[9], data=KeptByFour, **told)
