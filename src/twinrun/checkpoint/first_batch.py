@@ -59,8 +59,7 @@ class FirstBatch:
 
     def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> bool:
         """Say whether a checkpoint cannot be written yet, and leave word of it."""
-        is_first = is_in_epoch and trainer.current_epoch == 0
-        why = agreed(self._together, self.late.waits(is_first_epoch=is_first))
+        why = agreed(self._together, self.late.waits(trainer, is_in_epoch=is_in_epoch))
         if why is not None:
             self._folder.note_refusal(f"none had been written before the stop: {why}")
         return why is not None
@@ -99,6 +98,11 @@ class FirstBatch:
         self._unlike = unlike
         is_first = before is not None and trainer.current_epoch == 0
         late, is_compared = state.get("late", {}), self.is_awaited
+        # In mid-epoch those of training were put back before it was read again.
+        for is_of_training in (False,) if self._is_in_epoch else (True, False):
+            other = self.late.put_back(trainer, late, is_of_training=is_of_training)
+            if other is not None:
+                return other
         return self.late.resumed(trainer, late, is_first_epoch=is_first, is_compared=is_compared)
 
     @property

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late
+from twinrun.checkpoint.late_held import LateHeld, Pieces
 from twinrun.checkpoint.late_spots import NewSpots
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
@@ -36,6 +37,7 @@ _KEEPS = "it may keep all or nothing"
 _KILLED = "was made as data were read, and the process was killed before the first batch behind"
 _UNLIKE = "is another one than before the stop: no checkpoint holds it"
 _WAITS = "is first set as data are read: a checkpoint waits until it has stayed the same in"
+_MOVED = "has changed since the epoch began: a checkpoint waits for its end"
 _PASSES = 2  # which show that
 _BATCHES = 3  # of the first epoch, at which what comes late is looked at before a checkpoint
 
@@ -46,6 +48,10 @@ class LateAttributes:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._data = LateData()
+        self._held = LateHeld(self._data)
+        self._pieces: Pieces = {}  # of the checkpoint that is being written
+        self._gone = set[str]()  # what has come and gone
+        self._aliased = set[str]()  # at the last look what another one holds too
         self.known: dict[str, Content] = {}
         """What has been seen of each."""
         self._last: dict[str, Content] = {}  # look
@@ -69,6 +75,7 @@ class LateAttributes:
             for seen in (self.known, self._since, self._restored, self._awaited, self._last):
                 seen.pop(called, None)
             self._proven.discard(called)
+            self._gone.discard(called)
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, by the identity of its owner."""
@@ -82,8 +89,10 @@ class LateAttributes:
         # Data that have only now been made are looked at by their own attributes, too.
         parts = {id(part): part for part in parts_of(loaders_of(trainer))}
         new = NewSpots({**self._data.owners, **parts})
+        self._aliased = set()
         for called, each, before in self._data.late(trainer):
             name = _called(called)
+            self._aliased |= {called} if id(each.value) in new else set()
             try:
                 known = self.known.get(called, {})
                 looked = content_of_late(each.value, new, before, known)
@@ -119,6 +128,8 @@ class LateAttributes:
             self._moved = f"{_called(other)} {_WHY}, {_ANEW} ({_SAY})"
         elif (other := self._let_go(found, were_all)) is not None:
             self._moved = f"{_called(other)} {_LETS_GO} ({_KEEPS}, or {_SAY})"
+        gone = self._last.keys() - found.keys() - self._aliased
+        self._gone |= {key for key in gone if self._last[key] and self._data.has_owner(key)}
         grown = self.known.keys() & more_than(self.known, found).keys()
         self._grown |= grown
         self.known, self._last = with_more(self.known, found), found
@@ -177,12 +188,27 @@ class LateAttributes:
         refused = self._note(trainer)
         return [*refused, *([self._moved] if self._moved is not None else [])]
 
-    def waits(self, *, is_first_epoch: bool) -> str | None:
+    def epoch_begins(self, trainer: pl.Trainer) -> None:
+        """Note what there is as an epoch begins in which a checkpoint may be due."""
+        self._held.begins(trainer, {*self.known, *self._aliased})
+
+    def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> str | None:
         """Say why a checkpoint is not written yet: of what nobody could tell that it is the same.
 
         Args:
-            is_first_epoch: whether it lies in the first epoch, which is read again.
+            trainer: of the training.
+            is_in_epoch: whether it lies in mid-epoch; in the first epoch all is read again.
         """
+        if (why := self._waits(is_first_epoch=is_in_epoch and trainer.current_epoch == 0)) is None:
+            if is_in_epoch and (moved := self._held.moved(trainer)) is not None:
+                return f"{_called(moved)} {_MOVED}"
+            self._pieces = self._held.pieces(trainer, is_in_epoch=is_in_epoch)
+            held = {key for piece in self._pieces.values() for key in piece["orders"]}
+            for key in sorted(self._gone & self._last.keys() - held):
+                return f"{_called(key)} {_WHY} ({_SAY})"
+        return why
+
+    def _waits(self, *, is_first_epoch: bool) -> str | None:
         open_ = {k for k, content in self._last.items() if content and k not in self._proven}
         names = [key.rpartition(".")[2] for key in open_]
         for key in sorted(open_):
@@ -200,7 +226,22 @@ class LateAttributes:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
-        return {"seen": self._last, "proven": sorted(self._proven)}
+        pieces, self._pieces = self._pieces, {}
+        return {"seen": self._last, "proven": sorted(self._proven), "held": pieces}
+
+    def put_back(
+        self, trainer: pl.Trainer, saved: Mapping[str, Any], *, is_of_training: bool
+    ) -> str | None:
+        """Put back what a checkpoint holds of it; say what could not be.
+
+        Args:
+            trainer: of the training.
+            saved: what `state` returned before the stop.
+            is_of_training: of which data.
+        """
+        self.begin(trainer)
+        held = saved.get("held", {})  # older versions have none
+        return self._held.put_back(trainer, held, is_of_training=is_of_training)
 
     def resumed(
         self,

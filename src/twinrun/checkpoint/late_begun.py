@@ -21,6 +21,10 @@ class LateData:
         self.owners: dict[int, object] = {}
         """By identity; they are kept, so that no others get their numbers."""
         self._before: dict[tuple[int, str], Before] = {}
+        self.owning = set[str]()
+        """At the last look the names of owners."""
+        self.unread: set[tuple[int, str]] = set()
+        """Then what need not be looked at, by the identity of its owner."""
         self._held_by: dict[str, int] = {}
 
     def begin(self, trainer: pl.Trainer) -> set[str]:
@@ -66,7 +70,8 @@ class LateData:
         """Yield what may have been given something later, and what it had before."""
         loaders = loaders_of(trainer)
         found = [*users_attributes(trainer, loaders)]
-        unread = _unread(found)
+        self.unread = unread = _unread(found)
+        self.owning = {called.rpartition(".")[0] for called, _ in found}
         # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
         parts = {id(part) for part in parts_of(loaders)}
         for called, each in found:
@@ -76,6 +81,10 @@ class LateData:
                 continue
             if before.outline is not LEAF and not is_blank(each.value):
                 yield called, each, before
+
+    def has_owner(self, called: str) -> bool:
+        """Say whether what an attribute belongs to was there at the last look."""
+        return called.rpartition(".")[0] in self.owning
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, or need not be, by the identity of its owner."""

@@ -57,6 +57,8 @@ class Before(NamedTuple):
     """Entries of it that are looked at."""
     is_nothing: bool
     """Whether all in it was None, or empty."""
+    is_container: bool = False
+    """Whether it was a container."""
 
 
 NOTHING = Before(None, MOST, is_nothing=True)
@@ -87,7 +89,8 @@ class Outlines:
             # What is nothing is late in each attribute that has it.
             self._left, self._seen = _MOST_SPOTS, set() if is_nothing else {*seen}
             try:
-                return Before(self._of(value, most, DEEPEST), most, is_nothing)
+                outline = self._of(value, most, DEEPEST)
+                return Before(outline, most, is_nothing, is_container(value))
             except _TooManyError:
                 most //= 8
             finally:
@@ -119,6 +122,42 @@ class Outlines:
         if len(outline) > FEW:
             return outline
         return self._shapes.setdefault((*outline, *map(id, outline.values())), outline)
+
+
+def new_parts(
+    value: object, before: Before, owners: Container[int]
+) -> list[tuple[tuple[object, ...], object]] | None:
+    """Return what lies in an attribute where nothing lay before, by keys and `.attribute`s.
+
+    Args:
+        value: of the attribute.
+        before: what it held.
+        owners: as of `Outlines`.
+
+    Returns:
+        None if it has more entries than are looked at.
+    """
+    if before.is_nothing:
+        return [((), value)]
+    found, seen = list[tuple[tuple[object, ...], object]](), set[int]()
+
+    def walk(item: Any, was: Outline | None, keys: tuple[object, ...], most: int) -> bool:
+        if item is None or was is LEAF or (was is None and is_blank(item)):
+            return True
+        if was is None:
+            found.append((keys, item))
+            return True
+        is_apart = id(item) in seen or id(item) in owners or len(keys) == DEEPEST
+        inside = None if is_apart else _inside(item, most, is_split=True)
+        if inside is None:
+            return True
+        seen.add(id(item))
+        fewer = _fewer(most, len(inside))
+        if is_container(item) and len(inside) < size_of(item):
+            return False
+        return all([walk(each, was.get(key), (*keys, key), fewer) for key, each in inside])
+
+    return found if walk(value, before.outline, (), before.most) else None
 
 
 class NewSpots:

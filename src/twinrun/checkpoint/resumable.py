@@ -282,7 +282,7 @@ class Resumable(pl.Callback):
         self._epoch.begin(self._left)
         if not is_whole:
             restored.begin_epoch(trainer, module, state)
-            self._epoch.resume(state["epoch"])
+            self._epoch.resume(state["epoch"], state.get("late", {}))
         restored.begin_anew(trainer)
 
     def _go_on(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -83,6 +83,8 @@ class RunningEpoch:
         self.batches: Batches | None = None
         """Those of the epoch, if it is watched."""
         self._resumed: Mapping[str, Any] | None = None
+        self._made_late: Mapping[str, Any] = {}
+        self._not_put_back: str | None = None  # of that
         self._began: float | None = None
         self._seconds: float | None = None
         # When the batches are looked at at last; None if they are already.
@@ -192,17 +194,20 @@ class RunningEpoch:
 
     def unlike(self, state: Mapping[str, Any]) -> str | None:
         """Say whether its batches so far are other ones than those of which `state` tells."""
+        if self._not_put_back is not None:
+            return self._not_put_back
         if self.batches is not None and self.batches.running == state["running"]:
             return None
         return f"{ELSEWHERE}: the batches before the stop were other ones"
 
-    def resume(self, state: Mapping[str, Any]) -> None:
+    def resume(self, state: Mapping[str, Any], late: Mapping[str, Any]) -> None:
         """Have the epoch that is about to begin be brought to where it was.
 
         Args:
             state: what `state` returned.
+            late: what data had made as they were read, as of `LateAttributes`.
         """
-        self._resumed = state
+        self._resumed, self._made_late = state, late
         self._began = None  # of its length nothing will be known
         self._random, self._metrics = state["random"], state["metrics"]
         put_back_metrics(self._trainer, self._metrics, self._trainer.lightning_module.device)
@@ -253,11 +258,17 @@ class RunningEpoch:
         if self.is_watched and self._began is None and self._trainer.ckpt_path is None:
             self._first = FirstIterator(self._trainer)
         if self.is_watched and self._resumed is None:
+            self._late.epoch_begins(self._trainer)
             self._order = order_of(self._trainer, self._together.random_of_steps())
 
     def _watch(self, fetcher: Any) -> None:
         if self._resumed is not None:
             state, self._resumed = self._resumed, None
+            late, self._made_late = self._made_late, {}
+            why = self._late.put_back(self._trainer, late, is_of_training=True)
+            if why is not None:  # nothing is read of what is there by half
+                self._not_put_back = why
+                self._brought()
             self._order = state["order"]
             since = state["since"] if "since" in state else 0  # noqa: SIM401  of older versions
             self.batches = replay(self._trainer, fetcher, state, lambda: self._look(fetcher, since))

@@ -1,0 +1,269 @@
+"""What data have made, as bytes that hold data alone, and the same objects made of these again.
+
+Numbers, texts, tensors, arrays, containers, and objects of a user's own that nothing but their
+attributes makes. An object that two hold is one again, and so are those that are there already.
+"""
+
+import collections
+import datetime
+import functools
+import io
+import pathlib
+import pickle
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from twinrun.checkpoint.held_arrays import (
+    NUMBERS,
+    UnheldError,
+    made_array,
+    made_dtype,
+    made_number,
+    made_tensor,
+    of_array,
+    of_tensor,
+)
+from twinrun.checkpoint.late_texts import is_temporary
+from twinrun.checkpoint.users_code import is_users
+
+_ATOMS = {bool, int, float, complex, bytes, bytearray, type(None)}
+_KEYS = {bool, int, float, complex, str, bytes, type(None)}
+_LISTS, _SETS = (list, collections.deque), (set, frozenset)
+_DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
+_FILLED = (*_LISTS, *_DICTS)
+_PATH = type(pathlib.Path())
+# What makes or moves an object besides its attributes.
+_HOOKS = {"__new__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__del__"}
+_HOOKS |= {"__getnewargs__", "__getnewargs_ex__", "__getattribute__"}
+_PLAIN_BASES = (object, typing.Generic)
+
+
+class Part(NamedTuple):
+    """Something that data have made."""
+
+    called: str
+    """The attribute that it lies in."""
+    keys: tuple[object, ...]
+    """Keys and `.attribute`s from there to it."""
+    value: object
+    """What lies there."""
+
+
+def held(
+    parts: Sequence[Part], known: Mapping[int, str], left: Iterable[int] = (), most: int = 1 << 26
+) -> bytes:
+    """Write parts down.
+
+    Args:
+        parts: them.
+        known: names of what a resumed training has without them, by identity.
+        left: the identities of what it makes anew.
+        most: bytes in all.
+
+    Raises:
+        UnheldError: if one holds more than data, or they are too large.
+    """
+    names, outer, inner = {**known}, [], list[object]()
+    for turn, (called, keys, value) in enumerate(parts):
+        is_filled = type(value) in _FILLED and not names.get(id(value), "").startswith("#")
+        if is_filled:
+            names[id(value)] = f"#{turn}"
+        outer.append((called, keys, _emptied(value) if is_filled else None, is_filled))
+        inner.append(_inside(value) if is_filled else value)
+    file = _Bounded(most)
+    try:
+        for each, of in ((outer, known), (inner, names)):
+            _Writer(file, of, frozenset(left)).dump(each)
+    except UnheldError:
+        raise
+    except Exception as error:  # of whatever class: an object's own code raises
+        raise UnheldError(f"it cannot be written down ({type(error).__name__})") from error
+    return file.getvalue()
+
+
+def made_again(
+    raw: bytes, named: Callable[[str], object], there: Callable[[str, tuple[object, ...]], object]
+) -> list[Part]:
+    """Make parts again; a container that is there is filled.
+
+    Args:
+        raw: what `held` returned.
+        named: returns what is known by a name.
+        there: returns what lies where a part lay.
+
+    Raises:
+        Exception: if one cannot be made again.
+    """
+    file = io.BytesIO(raw)
+    outer = _Reader(file, named).load()
+    own = dict[str, Any]()
+    for turn, (called, keys, empty, is_filled) in enumerate(outer):
+        if is_filled:
+            found = there(called, keys)
+            is_one = type(found) is type(empty) and all(each is not found for each in own.values())
+            own[f"#{turn}"] = found if is_one else empty
+    inner = _Reader(file, lambda name: own[name] if name in own else named(name)).load()
+    made = []
+    for turn, (called, keys, _, is_filled) in enumerate(outer):
+        if is_filled:
+            _fill(own[f"#{turn}"], inner[turn])
+        made.append(Part(called, keys, own[f"#{turn}"] if is_filled else inner[turn]))
+    return made
+
+
+def _emptied(value: Any) -> object:
+    if isinstance(value, collections.deque):
+        return collections.deque((), value.maxlen)
+    if isinstance(value, collections.defaultdict):
+        return collections.defaultdict(value.default_factory)
+    return type(value)()
+
+
+def _inside(value: Any) -> list[object]:
+    return list(value.items() if isinstance(value, dict) else value)
+
+
+def _fill(value: Any, items: list[Any]) -> None:
+    value.clear()
+    if isinstance(value, dict):
+        for key, item in items:
+            value[key] = item
+    else:
+        value.extend(items)
+
+
+class _Bounded(io.BytesIO):
+    """Takes no more bytes than `most`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self.most:
+            raise UnheldError(f"it takes more than {self.most >> 20} MiB")
+        return super().write(data)
+
+
+class _Writer(pickle.Pickler):
+    """Writes what is known by its name, and nothing that runs code."""
+
+    def __init__(self, file: _Bounded, names: Mapping[int, str], left: frozenset[int]) -> None:
+        super().__init__(file, protocol=5)
+        self._names, self._left, self._most = names, left, file.most
+
+    def persistent_id(self, value: Any) -> str | None:
+        kind = type(value)
+        if kind in _ATOMS:
+            return None
+        if kind is str:
+            if is_temporary(value):
+                raise UnheldError("it names what lies in the folder for temporary files")
+            return None
+        if (name := self._names.get(id(value))) is not None:
+            return name
+        if id(value) in self._left:
+            raise UnheldError("it holds what cannot be held")
+        if kind in _DICTS and not _KEYS.issuperset(map(type, value)):
+            if not all(map(_is_key, value)):
+                raise UnheldError("it has keys that are no plain values")
+        elif kind in _SETS and not (
+            _KEYS.issuperset(map(type, value)) and list(kind(list(value))) == list(value)
+        ):
+            raise UnheldError("it holds a set whose order would be another one")
+        return None
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _AS_THEY_ARE or (kind in (type, types.FunctionType) and _is_allowed(value)):
+            return NotImplemented
+        if kind is torch.Tensor:
+            return made_tensor, of_tensor(value, self._most)
+        if kind is np.ndarray:
+            return made_array, of_array(value, self._most)
+        if isinstance(value, np.generic) and value.dtype.kind in NUMBERS:
+            return made_number, (value.dtype.str, value.tobytes())
+        if kind is torch.dtype:
+            return made_dtype, (str(value).removeprefix("torch."),)
+        if kind is _PATH and not is_temporary(str(value)):
+            return _path, (str(value),)
+        if _is_own(kind):
+            return _object, (kind.__module__, kind.__qualname__), _state_of(value)
+        raise UnheldError(f"it holds an object of class {kind.__name__}")
+
+
+class _Reader(pickle.Unpickler):
+    """Makes nothing but what `_Writer` writes."""
+
+    def __init__(self, file: io.BytesIO, named: Callable[[str], object]) -> None:
+        super().__init__(file)
+        self._named = named
+
+    def find_class(self, module: str, name: str) -> Any:
+        return _ALLOWED[module, name]
+
+    def persistent_load(self, name: Any) -> object:
+        return self._named(name)
+
+
+def _is_key(key: object) -> bool:
+    if type(key) is tuple:
+        return all(map(_is_key, key))
+    return type(key) in _KEYS or type(key) is _PATH or isinstance(key, np.generic)
+
+
+def _path(text: str) -> pathlib.Path:
+    return pathlib.Path(text)
+
+
+@functools.cache
+def _is_own(kind: type) -> bool:
+    """Say whether objects of a class are made of their attributes alone."""
+    own = [base for base in kind.__mro__ if base not in _PLAIN_BASES]
+    return all(is_users(base.__module__) and not _HOOKS & {*vars(base)} for base in own) and (
+        _class_of(kind.__module__, kind.__qualname__) is kind
+    )
+
+
+def _class_of(module: str, path: str) -> Any:
+    found: object = sys.modules.get(module)
+    for part in path.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return found
+
+
+def _object(module: str, path: str) -> object:
+    kind = _class_of(module, path)
+    if not isinstance(kind, type) or not _is_own(kind):
+        raise UnheldError(f"there is no class {path}")
+    return object.__new__(kind)
+
+
+def _state_of(value: Any) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    slots: dict[str, object] = {}
+    for base in type(value).__mro__:
+        for name, member in vars(base).items():
+            if isinstance(member, types.MemberDescriptorType):
+                try:
+                    slots[name] = member.__get__(value)
+                except AttributeError:  # not set yet
+                    continue
+    if slots and type(value).__setattr__ is not object.__setattr__:
+        raise UnheldError(f"{type(value).__name__} sets its slots by itself")
+    return getattr(value, "__dict__", None) or None, slots or None
+
+
+_AS_THEY_ARE = {*_FILLED, *_SETS, *_ATOMS, tuple, torch.Size, types.SimpleNamespace}
+_AS_THEY_ARE |= {datetime.datetime, datetime.date, datetime.timedelta}
+_MADE_BY = (made_tensor, made_array, made_number, made_dtype, _path, _object, *_AS_THEY_ARE, str)
+_ALLOWED = {(each.__module__, each.__qualname__): each for each in _MADE_BY}
+
+
+def _is_allowed(value: Any) -> bool:
+    return any(value is each for each in _MADE_BY)

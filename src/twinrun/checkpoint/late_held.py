@@ -1,0 +1,271 @@
+"""What data have made as they were read, held by a checkpoint and put back before they are read on.
+
+Data may depend on whether it is there yet: a row that is skipped where it first comes, a bank that
+others are mixed with, how much a cache holds. What no checkpoint can hold is made anew.
+"""
+
+import collections
+import types
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from twinrun.checkpoint.held_content import Part, UnheldError, held, made_again
+from twinrun.checkpoint.late_begun import LateData
+from twinrun.checkpoint.late_content import is_data
+from twinrun.checkpoint.late_orders import order_of
+from twinrun.checkpoint.late_spots import Before, new_parts
+from twinrun.checkpoint.late_texts import key_text
+from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.stream_position import PLAIN, parts_of
+from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
+from twinrun.checkpoint.users_code import attributes_seen
+from twinrun.containers import entries, is_container, is_really
+
+MOST_BYTES = 1 << 26  # that a checkpoint holds of training data, and of validation data
+Pieces = dict[str, dict[str, Any]]
+"""Of training and of validation data: bytes as a tensor, and what there is of each in a word."""
+_Late = tuple[str, UsersAttribute, Before]
+_OF_TRAINING, _OF_VALIDATION = "training", "validation"
+_OWNER, _ATTRIBUTE = "o", "a"  # what the name of something known begins with
+
+
+class LateHeld:
+    """Holds it, and puts it back."""
+
+    def __init__(self, data: LateData) -> None:
+        """Know nothing yet.
+
+        Args:
+            data: that are looked at.
+        """
+        self._data = data
+        self._begun: dict[str, str] = {}
+        self._known: Container[str] = ()
+
+    def begins(self, trainer: pl.Trainer, known: Iterable[str]) -> None:
+        """Note what there is as an epoch begins.
+
+        Args:
+            trainer: of the training.
+            known: what of it has been looked at.
+        """
+        self._begun, self._known = self._orders(trainer), {*known}
+
+    def moved(self, trainer: pl.Trainer) -> str | None:
+        """Name what of training data is not as it was as the epoch began, or may not be."""
+        now = self._orders(trainer) if self._begun else {}
+        trained = _count_of_trained(trainer)
+        for called, order in self._begun.items():
+            is_same = now.get(called) == order and called in self._known
+            if _turn(called) <= trained and not is_same:
+                return called
+        return None
+
+    def pieces(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> Pieces:
+        """Hold what there is, in mid-epoch of training data what was there as the epoch began.
+
+        Args:
+            trainer: of the training.
+            is_in_epoch: whether it is in mid-epoch.
+        """
+        late, pieces, made = [*self._data.late(trainer)], Pieces(), dict[int, str]()
+        trained = _count_of_trained(trainer)
+        for name in (_OF_TRAINING, _OF_VALIDATION):
+            is_of_training = name == _OF_TRAINING
+            own = [each for each in late if (_turn(each[0]) <= trained) is is_of_training]
+            if is_in_epoch and is_of_training:
+                own = [each for each in own if each[0] in self._begun]
+            # In mid-epoch validation data may not be there where those of training are put back.
+            most = trained if is_of_training else None
+            known = {**self._known_besides(trainer, late, most), **made} if own else {}
+            parts, raw = self._together(own, known, late)
+            if parts:
+                values = {each[0]: each for each in own}
+                orders = {each.called: self._order(values[each.called]) for each in parts}
+                data = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+                pieces[name] = {"data": data, "orders": orders}
+                whole = [part for part in parts if not part.keys]
+                made = {id(each.value): f"{_ATTRIBUTE}{each.called}" for each in whole}
+        return pieces
+
+    def _together(
+        self, own: Sequence[_Late], known: Mapping[int, str], late: Sequence[_Late]
+    ) -> tuple[list[Part], bytes]:
+        """Hold what can be held: of a dataset of which something cannot, what fills containers.
+
+        The rest may be made where a first one of these is not there.
+        """
+        owners = self._data.owners
+        found = {each[0]: _parts(each, owners) for each in own}
+        kept = {each[0]: each for each in own}
+        while kept:
+            parts = [part for called in kept for part in found[called] or ()]
+            left = {id(each.value) for called, each, _ in late if called not in kept}
+            try:
+                return parts, held(parts, known, left, MOST_BYTES)
+            except UnheldError:
+                sizes = {called: _size(found[called], known, left) for called in kept}
+            largest = max(kept, key=lambda called: sizes[called] or 0)
+            apart = {called for called, size in sizes.items() if size is None} or {largest}
+            turns = {_turn(called) for called in apart}
+            kept = {
+                called: each
+                for called, each in kept.items()
+                if called not in apart and (_turn(called) not in turns or _is_filled(each[2]))
+            }
+        return [], b""
+
+    def _known_besides(
+        self, trainer: pl.Trainer, late: Sequence[_Late], most: int | None
+    ) -> dict[int, str]:
+        """Name what is there without them, by identity: also of parts up to a number alone."""
+        apart = {(id(each.owner), each.name) for _, each, before in late if before.is_nothing}
+        apart |= self._data.unread
+        owners, values = _owners_and_values(trainer)
+        found = {id(owner): f"{_OWNER}{called}" for called, owner in owners.items()}
+        for called, each in values.items():
+            kind = type(each.value)
+            is_one = kind not in PLAIN and not (kind is tuple and not len(each.value))
+            if is_one and (id(each.owner), each.name) not in apart:
+                found.setdefault(id(each.value), f"{_ATTRIBUTE}{called}")
+        return {key: name for key, name in found.items() if most is None or _turn(name[1:]) <= most}
+
+    def put_back(self, trainer: pl.Trainer, pieces: Pieces, *, is_of_training: bool) -> str | None:
+        """Put back what a checkpoint holds; say what of it could not be.
+
+        Args:
+            trainer: of the training; its data have been looked at before they were read.
+            pieces: of the checkpoint.
+            is_of_training: of which data.
+        """
+        piece = pieces.get(_OF_TRAINING if is_of_training else _OF_VALIDATION)
+        if piece is None:
+            return None
+        names = sorted(piece["orders"])
+        try:
+            owners, values = _owners_and_values(trainer)
+            raw = piece["data"].numpy().tobytes()
+            for part in made_again(
+                raw, lambda name: _named(name, owners, values), lambda *at: _at(owners, *at)
+            ):
+                _put(owners, part)
+            orders = self._orders(trainer)
+        except Exception as error:  # of whatever class: a user's object does not take it
+            return f"{_shown(names[0])} could not be put back ({type(error).__name__}: {error})"
+        other = next((each for each in names if orders.get(each) != piece["orders"][each]), None)
+        if is_of_training:
+            self._begun = {each: orders[each] for each in names if each in orders}
+            self._known = self._begun
+        return None if other is None else f"{_shown(other)} could not be put back as it was"
+
+    def _orders(self, trainer: pl.Trainer) -> dict[str, str]:
+        late = [each for each in self._data.late(trainer) if _holds(each[1])]
+        return {each[0]: order for each in late if (order := self._order(each))}
+
+    def _order(self, late: _Late) -> str:
+        parts, owners = _parts(late, self._data.owners), self._data.owners
+        # Of more than is looked at nothing is told.
+        return (
+            ""
+            if parts is None
+            else " ".join(
+                f"{''.join(map(key_text, part.keys))} {order_of(part.value, owners)}"
+                for part in parts
+            )
+        )
+
+
+def _parts(late: _Late, owners: Container[int]) -> list[Part] | None:
+    called, each, before = late
+    found = new_parts(each.value, before, owners)
+    return None if found is None else [Part(called, keys, value) for keys, value in found]
+
+
+def _size(
+    parts: Sequence[Part] | None, known: Mapping[int, str], left: Iterable[int]
+) -> int | None:
+    """Return how many bytes hold parts; None if none can."""
+    try:
+        return None if parts is None else len(held(parts, known, left, MOST_BYTES))
+    except UnheldError:
+        return None
+
+
+def _is_filled(before: Before) -> bool:
+    return before.is_container or not before.is_nothing
+
+
+def _holds(each: UsersAttribute) -> bool:
+    try:
+        return is_data(each.value)
+    except Exception:  # of whatever class: it cannot be looked at
+        return False
+
+
+def _turn(called: str) -> int:
+    return int(called.partition(" ")[0])
+
+
+def _count_of_trained(trainer: pl.Trainer) -> int:
+    return len(parts_of(training_loaders(trainer)))
+
+
+def _owners_and_values(
+    trainer: pl.Trainer,
+) -> tuple[dict[str, object], dict[str, UsersAttribute]]:
+    loaders = loaders_of(trainer)
+    values = dict(users_attributes(trainer, loaders))
+    parts = [*enumerate(parts_of(loaders), 1), (0, vars(trainer).get("datamodule"))]
+    own = {f"{turn} {type(part).__name__}": part for turn, part in parts}
+    return {**own, **{name.rpartition(".")[0]: each.owner for name, each in values.items()}}, values
+
+
+def _named(name: str, owners: Mapping[str, object], values: Mapping[str, UsersAttribute]) -> object:
+    called = name[1:]
+    return owners[called] if name.startswith(_OWNER) else values[called].value
+
+
+def _at(owners: Mapping[str, object], called: str, keys: Sequence[object]) -> Any:
+    """Return what lies somewhere; None if nothing does."""
+    path, _, name = called.rpartition(".")
+    value: Any = attributes_seen(owners[path]).get(name)
+    for key in keys:
+        if is_container(value) or isinstance(value, collections.deque):
+            value = dict(entries(value) if is_container(value) else enumerate(value)).get(key)
+        else:
+            value = attributes_seen(value).get(str(key)[1:])
+    return value
+
+
+def _put(owners: Mapping[str, object], part: Part) -> None:
+    called, keys, value = part
+    if _at(owners, called, keys) is value:
+        return
+    if not keys:
+        path, _, name = called.rpartition(".")
+        _set(owners[path], name, value)
+        return
+    holder = _at(owners, called, keys[:-1])
+    if is_really(holder, dict):
+        dict.__setitem__(holder, keys[-1], value)
+    elif is_really(holder, list) or isinstance(holder, collections.deque):
+        holder[keys[-1]] = value
+    else:
+        _set(holder, str(keys[-1])[1:], value)
+
+
+def _set(owner: Any, name: str, value: object) -> None:
+    """Set an attribute, whatever code of its class sets it by."""
+    for base in type(owner).__mro__:
+        if isinstance(member := vars(base).get(name), types.MemberDescriptorType):
+            member.__set__(owner, value)
+            return
+    vars(owner)[name] = value
+
+
+def _shown(called: str) -> str:
+    return called.partition(" ")[2]
