@@ -174,10 +174,10 @@ def test_what_changes_its_order_waits_for_the_end_of_an_epoch(tmp_path):
     assert "OrderLate.kept has changed since the epoch began" in said
 
 
-@pytest.mark.parametrize("kind", [FirstVisit])
-def test_so_are_validation_data(tmp_path, kind):
-    options = {**AT_STARTS, "data": data_of(kind, is_of_validation=True)}
-    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
+def test_so_are_validation_data(tmp_path):
+    """Red before: resumed in silence, in other bits."""
+    options = {**AT_STARTS, "data": data_of(FirstVisit, is_of_validation=True), "max_epochs": 5}
+    assert_resumed(tmp_path, [15], kills=[18], every_batches=9, **options)
 
 
 # What comes and goes.

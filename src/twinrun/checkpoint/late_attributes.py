@@ -265,7 +265,9 @@ class LateAttributes:
         self.known = {**self._restored}
         found, _ = self.look(trainer)
         self.known = with_more(self._restored, found)
-        unproven = {k: content for k, content in self._restored.items() if k not in self._proven}
+        held = {key for piece in saved.get("held", {}).values() for key in piece["orders"]}
+        certain = self._proven | held
+        unproven = {k: content for k, content in self._restored.items() if k not in certain}
         self._awaited = {} if is_first_epoch else unproven
         other = first_other(self._restored, found) or (
             lacks(found, unproven) if is_first_epoch else None
