@@ -3,10 +3,12 @@
 Only two rows are read so, which the first batch behind a checkpoint need not have.
 """
 
+import pickle
 import random
-import sqlite3
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
 
 import late_data
 import late_records
@@ -15,9 +17,14 @@ import pytest
 import torch
 from late_fitted import MovedByValidation, called, data_of, never_wrong
 from late_records import DRAWN, Given
-from resumed import assert_resumed, fit
+from resumed import assert_resumed, every, fit
 from small import Points
 from torch.utils.data import DataLoader, Sampler
+
+from twinrun.checkpoint import late_held
+from twinrun.checkpoint.held_arrays import UnheldError
+from twinrun.checkpoint.held_content import Part, held, made_again
+from twinrun.errors import TwinrunError
 
 AT_STARTS = {"minutes": 0, "module": MovedByValidation, "max_epochs": 4}
 
@@ -178,6 +185,183 @@ def test_so_are_validation_data(tmp_path):
     """Red before: resumed in silence, in other bits."""
     options = {**AT_STARTS, "data": data_of(FirstVisit, is_of_validation=True), "max_epochs": 5}
     assert_resumed(tmp_path, [15], kills=[18], every_batches=9, **options)
+
+
+class Slotted:
+    """Has a slot that a property shows, to be read alone, and refuses to be set."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self):
+        object.__setattr__(self, "_kept", None)
+
+    @property
+    def kept(self):
+        return self._kept
+
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+    def is_there(self, index):
+        if self._kept is None:
+            object.__setattr__(self, "_kept", {})
+        return self._kept.setdefault(index, 1) + len(self._kept)
+
+
+class InASlot(Rare):
+    def begin(self):
+        self.helper = Slotted()
+
+    def state(self, index):
+        return 0.1 * self.helper.is_there(index)
+
+
+class BesideADatabase(late_data.OfDatabase):
+    """Makes an index and connects at once, and has a table of bad rows that is filled."""
+
+    def begin(self):
+        super().begin()
+        self.index, self.bad = None, {}
+
+    def __getitem__(self, index):
+        if self.index is None:
+            self.index, self.made = list(range(70)), self.load()
+        scale = 2 if index in self.bad else 1
+        if index in DRAWN:
+            self.bad[index] = True
+        row = torch.as_tensor(self.row(self.index[index])).float()
+        return row * scale, self.targets[index]
+
+
+@pytest.mark.parametrize("kind", [BesideADatabase, InASlot])
+def test_beside_what_no_checkpoint_holds_what_is_filled_is_put_back_alone(tmp_path, kind):
+    options = {**AT_STARTS, "data": data_of(kind), "max_epochs": 5}
+    assert_resumed(tmp_path, [15], kills=[18], every_batches=9, **options)
+
+
+class Rows(Given):
+    """Fills a dictionary that it was given, and goes by what is there."""
+
+    def __getitem__(self, index):
+        is_there = index in self.kept
+        row, target = super().__getitem__(index)
+        return row * (2 if is_there and index in DRAWN else 1), target
+
+
+class Shares(Points):
+    """Gives one dictionary to its training and its validation data."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.kept = {}
+
+    def train_dataloader(self):
+        return DataLoader(Rows(self, self.kept), 16, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(Rows(self, self.kept), 16)
+
+
+def test_a_cache_that_several_share_is_one_again(tmp_path):
+    """Red before: resumed in silence, in other bits."""
+    options = {**AT_STARTS, "data": Shares, "max_epochs": 5}
+    assert_resumed(tmp_path, [15], kills=[18], every_batches=9, **options)
+
+
+def test_a_cache_that_is_too_large_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(late_held, "MOST_BYTES", 1 << 10)
+    options = {**AT_STARTS, "data": data_of(late_data.Filled)}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", [FirstVisit, BadIn])
+def test_of_data_that_workers_have_nothing_comes_here(tmp_path, kind):
+    options = {**AT_STARTS, "data": data_of(kind, workers=1)}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
+
+
+@pytest.mark.parametrize("minutes", [0, pytest.param(1000, marks=pytest.mark.exhaustive)])
+def test_where_it_cannot_be_put_back_the_attempt_ends(tmp_path, monkeypatch, minutes):
+    def fails(owners, part):
+        raise TypeError(part.called)
+
+    in_epoch = every(1) if minutes else None
+    options = {"data": data_of(FirstVisit), "minutes": minutes, "max_epochs": 4}
+    fit(tmp_path, kill=14, in_epoch=in_epoch, **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(late_held, "_put", fails)
+        with pytest.raises(TwinrunError, match=r"FirstVisit\.kept could not be put back"):
+            fit(tmp_path, in_epoch=in_epoch, **options)
+    _, resumed_at, _ = fit(tmp_path, in_epoch=in_epoch, **options)
+    assert resumed_at == []
+
+
+def test_what_is_held_is_made_again_with_its_aliases():
+    row = torch.arange(12.0).reshape(3, 4)
+    several = [1]
+    value = {
+        "row": row[1],
+        "turned": row.t(),
+        "array": np.arange(6).reshape(2, 3).T,
+        "queue": deque([several], 3),
+        "lists": defaultdict(list, {(1, "b"): several}),
+        "order": OrderedDict(b=1, a=2),
+        "own": Crop(several),
+        "others": (Path("a"), np.float32(3), row.shape, torch.float16, {1, 2}, 1j, b"a"),
+    }
+    value["own"].number = value
+    filled, outside = {}, object()
+    parts = [Part("1 A.x", (), value), Part("1 A.y", (3,), several), Part("1 A.z", (), [outside])]
+    raw = held(parts, {id(outside): "outside"})
+    there = {"1 A.x": filled}
+    found = made_again(raw, {"outside": outside}.get, lambda called, keys: there.get(called))
+    again, second, third = (part.value for part in found)
+    assert again is filled is again["own"].number
+    assert second is again["queue"][0] is again["lists"][1, "b"] is again["own"].row
+    assert second is not several
+    assert third[0] is outside
+    assert list(again) == list(value)
+    assert list(again["order"]) == ["b", "a"]
+    assert again["queue"].maxlen == 3
+    assert again["lists"]["new"] == []
+    assert again["others"] == value["others"]
+    assert torch.equal(again["row"], row[1])
+    assert again["row"].untyped_storage().nbytes() == 16
+    assert again["turned"].stride() == (1, 4)
+    assert again["array"].strides == value["array"].strides
+    assert (again["array"] == value["array"]).all()
+
+
+class Raises:
+    def __reduce__(self):
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda: 1,
+        iter([1]),
+        {object(): 1},
+        Raises(),
+        torch.nn.Linear(1, 1),
+        torch.zeros(1).requires_grad_(),
+        torch.zeros(1 << 25),
+        np.array([object()]),
+        bytes(1 << 26),
+        Path(gettempdir()) / "rows",
+    ],
+)
+def test_what_is_more_than_data_or_too_large_is_not_held(value):
+    with pytest.raises(UnheldError):
+        held([Part("1 A.x", (), [value])], {})
+
+
+def test_a_checkpoint_that_names_code_runs_none():
+    raw = pickle.dumps([]) + pickle.dumps(print)
+    with pytest.raises(KeyError):
+        made_again(raw, {}.get, lambda *_: None)
 
 
 # What comes and goes.

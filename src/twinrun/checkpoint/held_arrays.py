@@ -16,7 +16,7 @@ def of_tensor(value: torch.Tensor, most: int) -> tuple[Any, ...]:
     """Return what `made_tensor` takes.
 
     Raises:
-        UnheldError: if it is no plain one, of a CPU and without a gradient, or takes more bytes.
+        UnheldError: if it is no plain one, of a CPU and without a gradient, or is larger.
     """
     is_plain = value.layout is torch.strided and value.is_cpu and not value.requires_grad
     if not is_plain or value.is_conj() or value.is_neg() or value.is_quantized or vars(value):
@@ -47,7 +47,7 @@ def of_array(value: np.ndarray, most: int) -> tuple[Any, ...]:
     """Return what `made_array` takes.
 
     Raises:
-        UnheldError: if it is one of objects, leaves entries of another one out, or takes more bytes.
+        UnheldError: if it is one of objects, leaves entries of another one out, or is larger.
     """
     if value.nbytes > most:
         raise UnheldError("it holds an array that is too large")

@@ -119,7 +119,7 @@ def made_again(
 
 def _emptied(value: Any) -> object:
     if isinstance(value, collections.deque):
-        return collections.deque((), value.maxlen)
+        return collections.deque(maxlen=value.maxlen)
     if isinstance(value, collections.defaultdict):
         return collections.defaultdict(value.default_factory)
     return type(value)()
@@ -245,7 +245,7 @@ def _object(module: str, path: str) -> object:
     return object.__new__(kind)
 
 
-def _state_of(value: Any) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+def _state_of(value: Any) -> tuple[dict[str, object] | None, dict[str, object]]:
     slots: dict[str, object] = {}
     for base in type(value).__mro__:
         for name, member in vars(base).items():
@@ -256,7 +256,7 @@ def _state_of(value: Any) -> tuple[dict[str, object] | None, dict[str, object] |
                     continue
     if slots and type(value).__setattr__ is not object.__setattr__:
         raise UnheldError(f"{type(value).__name__} sets its slots by itself")
-    return getattr(value, "__dict__", None) or None, slots or None
+    return getattr(value, "__dict__", None) or None, slots
 
 
 _AS_THEY_ARE = {*_FILLED, *_SETS, *_ATOMS, tuple, torch.Size, types.SimpleNamespace}

@@ -155,7 +155,7 @@ def new_parts(
         fewer = _fewer(most, len(inside))
         if is_container(item) and len(inside) < size_of(item):
             return False
-        return all([walk(each, was.get(key), (*keys, key), fewer) for key, each in inside])
+        return all(walk(each, was.get(key), (*keys, key), fewer) for key, each in inside)
 
     return found if walk(value, before.outline, (), before.most) else None
 
