@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late
-from twinrun.checkpoint.late_held import LateHeld, Pieces
+from twinrun.checkpoint.late_held import LateHeld, Pieces, held_in
 from twinrun.checkpoint.late_spots import NewSpots
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
@@ -202,10 +202,12 @@ class LateAttributes:
         if (why := self._waits(is_first_epoch=is_in_epoch and trainer.current_epoch == 0)) is None:
             if is_in_epoch and (moved := self._held.moved(trainer)) is not None:
                 return f"{_called(moved)} {_MOVED}"
-            self._pieces = self._held.pieces(trainer, is_in_epoch=is_in_epoch)
-            held = {key for piece in self._pieces.values() for key in piece["orders"]}
-            for key in sorted(self._gone & self._last.keys() - held):
-                return f"{_called(key)} {_WHY} ({_SAY})"
+            self._pieces = self._held.pieces(trainer, self._last, is_in_epoch=is_in_epoch)
+            held = held_in(self._pieces)
+            # What was not there as the epoch began comes again where it is read again.
+            anew = {k for k in self._gone if is_in_epoch and self._is_of_training(k)}
+            gone = self._gone & self._last.keys() - held - (anew - self._held.begun.keys())
+            return next((f"{_called(key)} {_WHY} ({_SAY})" for key in sorted(gone)), None)
         return why
 
     def _waits(self, *, is_first_epoch: bool) -> str | None:
@@ -265,8 +267,7 @@ class LateAttributes:
         self.known = {**self._restored}
         found, _ = self.look(trainer)
         self.known = with_more(self._restored, found)
-        held = {key for piece in saved.get("held", {}).values() for key in piece["orders"]}
-        certain = self._proven | held
+        certain = self._proven | held_in(saved.get("held", {}))  # what was put back is the same
         unproven = {k: content for k, content in self._restored.items() if k not in certain}
         self._awaited = {} if is_first_epoch else unproven
         other = first_other(self._restored, found) or (

@@ -43,7 +43,8 @@ class LateHeld:
             data: that are looked at.
         """
         self._data = data
-        self._begun: dict[str, str] = {}
+        self.begun: dict[str, str] = {}
+        """What there was as the epoch began, in a word each."""
         self._known: Container[str] = ()
 
     def begins(self, trainer: pl.Trainer, known: Iterable[str]) -> None:
@@ -53,32 +54,34 @@ class LateHeld:
             trainer: of the training.
             known: what of it has been looked at.
         """
-        self._begun, self._known = self._orders(trainer), {*known}
+        self.begun, self._known = self._orders(trainer), {*known}
 
     def moved(self, trainer: pl.Trainer) -> str | None:
         """Name what of training data is not as it was as the epoch began, or may not be."""
-        now = self._orders(trainer) if self._begun else {}
+        now = self._orders(trainer) if self.begun else {}
         trained = _count_of_trained(trainer)
-        for called, order in self._begun.items():
+        for called, order in self.begun.items():
             is_same = now.get(called) == order and called in self._known
             if _turn(called) <= trained and not is_same:
                 return called
         return None
 
-    def pieces(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> Pieces:
+    def pieces(self, trainer: pl.Trainer, seen: Container[str], *, is_in_epoch: bool) -> Pieces:
         """Hold what there is, in mid-epoch of training data what was there as the epoch began.
 
         Args:
             trainer: of the training.
+            seen: to what something has come at the last look.
             is_in_epoch: whether it is in mid-epoch.
         """
-        late, pieces, made = [*self._data.late(trainer)], Pieces(), dict[int, str]()
+        late = [each for each in self._data.late(trainer) if each[0] in seen or each[2].is_nothing]
+        pieces, made = Pieces(), dict[int, str]()
         trained = _count_of_trained(trainer)
         for name in (_OF_TRAINING, _OF_VALIDATION):
             is_of_training = name == _OF_TRAINING
             own = [each for each in late if (_turn(each[0]) <= trained) is is_of_training]
             if is_in_epoch and is_of_training:
-                own = [each for each in own if each[0] in self._begun]
+                own = [each for each in own if each[0] in self.begun]
             # In mid-epoch validation data may not be there where those of training are put back.
             most = trained if is_of_training else None
             known = {**self._known_besides(trainer, late, most), **made} if own else {}
@@ -126,11 +129,13 @@ class LateHeld:
         apart = {(id(each.owner), each.name) for _, each, before in late if before.is_nothing}
         apart |= self._data.unread
         owners, values = _owners_and_values(trainer)
-        found = {id(owner): f"{_OWNER}{called}" for called, owner in owners.items()}
+        there = self._data.owners  # none that data have made as they were read
+        found = {id(o): f"{_OWNER}{called}" for called, o in owners.items() if id(o) in there}
         for called, each in values.items():
             kind = type(each.value)
             is_one = kind not in PLAIN and not (kind is tuple and not len(each.value))
-            if is_one and (id(each.owner), each.name) not in apart:
+            is_one &= id(each.owner) in there and (id(each.owner), each.name) not in apart
+            if is_one:
                 found.setdefault(id(each.value), f"{_ATTRIBUTE}{called}")
         return {key: name for key, name in found.items() if most is None or _turn(name[1:]) <= most}
 
@@ -158,8 +163,8 @@ class LateHeld:
             return f"{_shown(names[0])} could not be put back ({type(error).__name__}: {error})"
         other = next((each for each in names if orders.get(each) != piece["orders"][each]), None)
         if is_of_training:
-            self._begun = {each: orders[each] for each in names if each in orders}
-            self._known = self._begun
+            self.begun = {each: orders[each] for each in names if each in orders}
+            self._known = self.begun
         return None if other is None else f"{_shown(other)} could not be put back as it was"
 
     def _orders(self, trainer: pl.Trainer) -> dict[str, str]:
@@ -177,6 +182,11 @@ class LateHeld:
                 for part in parts
             )
         )
+
+
+def held_in(pieces: Pieces) -> set[str]:
+    """Name the attributes of which a checkpoint holds something."""
+    return {called for piece in pieces.values() for called in piece["orders"]}
 
 
 def _parts(late: _Late, owners: Container[int]) -> list[Part] | None:
