@@ -23,7 +23,7 @@ from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import PLAIN, parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
 from twinrun.checkpoint.users_code import attributes_seen
-from twinrun.containers import entries, is_container, is_really
+from twinrun.containers import entries, is_container, is_really, size_of
 
 MOST_BYTES = 1 << 26  # that a checkpoint holds of training data, and of validation data
 Pieces = dict[str, dict[str, Any]]
@@ -132,8 +132,9 @@ class LateHeld:
         there = self._data.owners  # none that data have made as they were read
         found = {id(o): f"{_OWNER}{called}" for called, o in owners.items() if id(o) in there}
         for called, each in values.items():
-            kind = type(each.value)
-            is_one = kind not in PLAIN and not (kind is tuple and not len(each.value))
+            # An empty tuple is one in all of a process.
+            is_empty = is_really(each.value, tuple) and not size_of(each.value)
+            is_one = type(each.value) not in PLAIN and not is_empty
             is_one &= id(each.owner) in there and (id(each.owner), each.name) not in apart
             if is_one:
                 found.setdefault(id(each.value), f"{_ATTRIBUTE}{called}")
@@ -155,7 +156,9 @@ class LateHeld:
             owners, values = _owners_and_values(trainer)
             raw = piece["data"].numpy().tobytes()
             for part in made_again(
-                raw, lambda name: _named(name, owners, values), lambda *at: _at(owners, *at)
+                raw,
+                lambda name: _named(name, owners, values),
+                lambda called, keys: _at(owners, called, keys),
             ):
                 _put(owners, part)
             orders = self._orders(trainer)
@@ -253,6 +256,7 @@ def _at(owners: Mapping[str, object], called: str, keys: Sequence[object]) -> An
 
 def _put(owners: Mapping[str, object], part: Part) -> None:
     called, keys, value = part
+    last: Any = keys[-1] if keys else None
     if _at(owners, called, keys) is value:
         return
     if not keys:
@@ -261,11 +265,11 @@ def _put(owners: Mapping[str, object], part: Part) -> None:
         return
     holder = _at(owners, called, keys[:-1])
     if is_really(holder, dict):
-        dict.__setitem__(holder, keys[-1], value)
+        dict.__setitem__(holder, last, value)
     elif is_really(holder, list) or isinstance(holder, collections.deque):
-        holder[keys[-1]] = value
+        holder[last] = value
     else:
-        _set(holder, str(keys[-1])[1:], value)
+        _set(holder, str(last)[1:], value)
 
 
 def _set(owner: Any, name: str, value: object) -> None:
