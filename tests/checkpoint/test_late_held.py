@@ -7,8 +7,10 @@ import pickle
 import random
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from tempfile import gettempdir
+from typing import NamedTuple
 
 import late_data
 import late_records
@@ -19,7 +21,7 @@ from late_fitted import MovedByValidation, called, data_of, never_wrong
 from late_records import DRAWN, Given
 from resumed import assert_resumed, every, fit
 from small import Points
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from twinrun.checkpoint import late_held
 from twinrun.checkpoint.held_arrays import UnheldError
@@ -101,6 +103,14 @@ class FirstOfObject(late_records.Objects):
         return super().kept(index) * (2 if is_there and index in DRAWN else 1)
 
 
+class Named(NamedTuple):
+    row: object
+
+
+class Mode(Enum):
+    FIRST = 1
+
+
 @dataclass
 class Crop:
     row: object
@@ -125,7 +135,7 @@ class ByArrays(Rare):
         if self.kept is None:
             self.kept = {}
         is_there = index in self.kept
-        self.kept.setdefault(index, self.rows[index].numpy()[1:])
+        self.kept.setdefault(index, self.rows[index].numpy()[::-1])
         return is_there + float(self.kept[index].sum())
 
 
@@ -290,7 +300,7 @@ def test_where_it_cannot_be_put_back_the_attempt_ends(tmp_path, monkeypatch, min
     options = {"data": data_of(FirstVisit), "minutes": minutes, "max_epochs": 4}
     fit(tmp_path, kill=14, in_epoch=in_epoch, **options)
     with monkeypatch.context() as patch:
-        patch.setattr(late_held, "_put", fails)
+        patch.setattr(late_held, "put", fails)
         with pytest.raises(TwinrunError, match=r"FirstVisit\.kept could not be put back"):
             fit(tmp_path, in_epoch=in_epoch, **options)
     _, resumed_at, _ = fit(tmp_path, in_epoch=in_epoch, **options)
@@ -308,7 +318,18 @@ def test_what_is_held_is_made_again_with_its_aliases():
         "lists": defaultdict(list, {(1, "b"): several}),
         "order": OrderedDict(b=1, a=2),
         "own": Crop(several),
-        "others": (Path("a"), np.float32(3), row.shape, torch.float16, {1, 2}, 1j, b"a"),
+        "backwards": np.arange(6.0)[4:1:-2],
+        "named": Named(several),
+        "others": (
+            Path("a"),
+            np.float32(3),
+            row.shape,
+            torch.float16,
+            {1, 2},
+            Mode.FIRST,
+            1j,
+            b"a",
+        ),
     }
     value["own"].number = value
     filled, outside = {}, object()
@@ -324,6 +345,10 @@ def test_what_is_held_is_made_again_with_its_aliases():
     assert list(again) == list(value)
     assert list(again["order"]) == ["b", "a"]
     assert again["queue"].maxlen == 3
+    assert type(again["named"]) is Named
+    assert again["named"].row is second
+    assert again["backwards"].tolist() == [4, 2]
+    assert again["backwards"].strides == (-16,)
     assert again["lists"]["new"] == []
     assert again["others"] == value["others"]
     assert torch.equal(again["row"], row[1])
@@ -384,6 +409,23 @@ class Toggled(Points):
         return self._loader(sampler=Toggles(self.inputs))
 
 
+class TogglesInBatches(Toggles):
+    """Toggles where its iterator is made, as a resumed training has one made before any hook."""
+
+    def __iter__(self):
+        order = list(super().__iter__())
+        return iter([order[start : start + 16] for start in range(0, len(order), 16)])
+
+    def __len__(self):
+        return -(-self.size // 16)
+
+
+class ToggledInBatches(Points):
+    def train_dataloader(self):
+        rows = TensorDataset(self.inputs, self.targets)
+        return DataLoader(rows, batch_sampler=TogglesInBatches(rows))
+
+
 class TogDict(Rare):
     def state(self, index):
         if self.kept.pop(index, None) is None:
@@ -431,6 +473,12 @@ def test_what_comes_and_goes_is_never_resumed_otherwise(tmp_path, kind, kill):
         return
     options = {**AT_STARTS, "data": Toggled, "max_epochs": 5}
     assert_resumed(tmp_path, [kill - 1], kills=[kill + 1], every_batches=9, **options)
+
+
+def test_what_an_iterator_sets_that_nobody_reads_is_taken_back(tmp_path):
+    """Red before: the first iterator of the resumed training had toggled once more."""
+    options = {**AT_STARTS, "data": ToggledInBatches, "max_epochs": 5}
+    assert_resumed(tmp_path, [20], kills=[23], every_batches=9, **options)
 
 
 @pytest.mark.exhaustive

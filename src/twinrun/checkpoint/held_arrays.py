@@ -1,5 +1,6 @@
 """Tensors and arrays, as bytes that lie in memory as they did, and made of these again."""
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -47,28 +48,42 @@ def of_array(value: np.ndarray, most: int) -> tuple[Any, ...]:
     """Return what `made_array` takes.
 
     Raises:
-        UnheldError: if it is one of objects, leaves entries of another one out, or is larger.
+        UnheldError: if it is one of objects, or is larger.
     """
-    if value.nbytes > most:
-        raise UnheldError("it holds an array that is too large")
     if value.dtype.kind not in NUMBERS:
         raise UnheldError("it holds an array that is not of numbers or texts")
-    compact = value.copy(order="K")
-    strides = zip(value.shape, value.strides, compact.strides, strict=True)
-    if any(size > 1 and own != other for size, own, other in strides):
-        raise UnheldError("it holds an array that leaves entries of another one out")
-    raw = compact.ravel(order="K").tobytes()
-    return raw, value.dtype.str, value.shape, compact.strides, bool(value.flags.writeable)
+    raw, first, size = b"", 0, value.itemsize
+    if value.size:
+        ends = [(n - 1) * step for n, step in zip(value.shape, value.strides, strict=True)]
+        first = -sum(end for end in ends if end < 0)
+        size += first + sum(end for end in ends if end > 0)
+        if size > most:
+            raise UnheldError("it holds an array that is too large")
+        # As far as it reaches, forwards and backwards.
+        raw = ctypes.string_at(value.ctypes.data - first, size)
+    return raw, value.dtype.str, value.shape, value.strides, first, bool(value.flags.writeable)
 
 
 def made_array(
-    raw: bytes, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], is_writeable: bool
+    raw: bytes,
+    dtype: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    first: int,
+    is_writeable: bool,
 ) -> np.ndarray:
-    """Make an array of its bytes, its dtype as a text, its shape, its strides and its flag."""
-    if raw:
-        found = np.ndarray(shape, dtype, bytearray(raw), 0, strides).copy(order="K")
-    else:
-        found = np.empty(shape, dtype)
+    """Make an array of its bytes, its dtype as a text, its shape, its strides and its flag.
+
+    Args:
+        raw: of all that it reaches.
+        dtype: as a text.
+        shape: of the array.
+        strides: in bytes.
+        first: the number of the byte at which its first entry begins.
+        is_writeable: whether it is.
+    """
+    found = np.ndarray(shape, dtype, bytearray(raw), first, strides) if raw else None
+    found = np.empty(shape, dtype) if found is None else found
     found.setflags(write=is_writeable)
     return found
 

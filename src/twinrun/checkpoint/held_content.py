@@ -6,6 +6,7 @@ attributes makes. An object that two hold is one again, and so are those that ar
 
 import collections
 import datetime
+import enum
 import functools
 import io
 import pathlib
@@ -193,8 +194,12 @@ class _Writer(pickle.Pickler):
             return made_dtype, (str(value).removeprefix("torch."),)
         if kind is _PATH and not is_temporary(str(value)):
             return _path, (str(value),)
+        if isinstance(value, enum.Enum) and _class_of(*_name_of(kind)) is kind:
+            return _member, (*_name_of(kind), value.name)
+        if _is_named(kind):
+            return _named, (*_name_of(kind), tuple(value))
         if _is_own(kind):
-            return _object, (kind.__module__, kind.__qualname__), _state_of(value)
+            return _object, _name_of(kind), _state_of(value)
         raise UnheldError(f"it holds an object of class {kind.__name__}")
 
 
@@ -227,7 +232,7 @@ def _is_own(kind: type) -> bool:
     """Say whether objects of a class are made of their attributes alone."""
     own = [base for base in kind.__mro__ if base not in _PLAIN_BASES]
     return all(is_users(base.__module__) and not _HOOKS & {*vars(base)} for base in own) and (
-        _class_of(kind.__module__, kind.__qualname__) is kind
+        _class_of(*_name_of(kind)) is kind
     )
 
 
@@ -236,6 +241,30 @@ def _class_of(module: str, path: str) -> Any:
     for part in path.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
     return found
+
+
+def _name_of(kind: type) -> tuple[str, str]:
+    return kind.__module__, kind.__qualname__
+
+
+def _member(module: str, path: str, name: str) -> object:
+    kind = _class_of(module, path)
+    if not isinstance(kind, enum.EnumType):
+        raise UnheldError(f"there is no enumeration {path}")
+    return kind[name]
+
+
+def _is_named(kind: Any) -> bool:
+    """Say whether a class is a user's tuple with names."""
+    is_one = kind.__mro__[1:2] == (tuple,) and isinstance(vars(kind).get("_fields"), tuple)
+    return is_one and is_users(kind.__module__) and _class_of(*_name_of(kind)) is kind
+
+
+def _named(module: str, path: str, items: tuple[object, ...]) -> object:
+    kind = _class_of(module, path)
+    if not isinstance(kind, type) or not _is_named(kind):
+        raise UnheldError(f"there is no tuple {path}")
+    return tuple.__new__(kind, items)
 
 
 def _object(module: str, path: str) -> object:
@@ -261,7 +290,18 @@ def _state_of(value: Any) -> tuple[dict[str, object] | None, dict[str, object]]:
 
 _AS_THEY_ARE = {*_FILLED, *_SETS, *_ATOMS, tuple, torch.Size, types.SimpleNamespace}
 _AS_THEY_ARE |= {datetime.datetime, datetime.date, datetime.timedelta}
-_MADE_BY = (made_tensor, made_array, made_number, made_dtype, _path, _object, *_AS_THEY_ARE, str)
+_MADE_BY = (
+    made_tensor,
+    made_array,
+    made_number,
+    made_dtype,
+    _path,
+    _object,
+    _member,
+    _named,
+    *_AS_THEY_ARE,
+    str,
+)
 _ALLOWED = {(each.__module__, each.__qualname__): each for each in _MADE_BY}
 
 

@@ -23,6 +23,8 @@ class LateData:
         self._before: dict[tuple[int, str], Before] = {}
         self.owning = set[str]()
         """At the last look the names of owners."""
+        self.nothing: list[tuple[str, object]] = []
+        """Then attributes that held nothing, when all the others have been yielded."""
         self.unread: set[tuple[int, str]] = set()
         """Then what need not be looked at, by the identity of its owner."""
         self._held_by: dict[str, int] = {}
@@ -71,6 +73,7 @@ class LateData:
         loaders = loaders_of(trainer)
         found = [*users_attributes(trainer, loaders)]
         self.unread = unread = _unread(found)
+        self.nothing = []
         self.owning = {called.rpartition(".")[0] for called, _ in found}
         # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
         parts = {id(part) for part in parts_of(loaders)}
@@ -81,6 +84,12 @@ class LateData:
                 continue
             if before.outline is not LEAF and not is_blank(each.value):
                 yield called, each, before
+            elif before.is_nothing and not self.was_absent(each):
+                self.nothing.append((called, each.value))
+
+    def was_absent(self, each: UsersAttribute) -> bool:
+        """Say whether its owner had no such attribute before it was first read."""
+        return (id(each.owner), each.name) not in self._before
 
     def has_owner(self, called: str) -> bool:
         """Say whether what an attribute belongs to was there at the last look."""

@@ -4,8 +4,6 @@ Data may depend on whether it is there yet: a row that is skipped where it first
 others are mixed with, how much a cache holds. What no checkpoint can hold is made anew.
 """
 
-import collections
-import types
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,21 +14,26 @@ from twinrun.checkpoint.held_content import Part, UnheldError, held, made_again
 from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_content import is_data
 from twinrun.checkpoint.late_orders import order_of
+from twinrun.checkpoint.late_put import (
+    ATTRIBUTE,
+    OWNER,
+    lies_at,
+    named,
+    owners_and_values,
+    put,
+)
 from twinrun.checkpoint.late_spots import Before, new_parts
 from twinrun.checkpoint.late_texts import key_text
-from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import PLAIN, parts_of
-from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
-from twinrun.checkpoint.users_code import attributes_seen
-from twinrun.containers import entries, is_container, is_really, size_of
+from twinrun.checkpoint.users_attributes import UsersAttribute
+from twinrun.containers import is_really, size_of
 
 MOST_BYTES = 1 << 26  # that a checkpoint holds of training data, and of validation data
 Pieces = dict[str, dict[str, Any]]
 """Of training and of validation data: bytes as a tensor, and what there is of each in a word."""
 _Late = tuple[str, UsersAttribute, Before]
-_OF_TRAINING, _OF_VALIDATION = "training", "validation"
-_OWNER, _ATTRIBUTE = "o", "a"  # what the name of something known begins with
+_OF_TRAINING, _OF_VALIDATION, _NOTHING = "training", "validation", "nothing"
 
 
 class LateHeld:
@@ -46,6 +49,7 @@ class LateHeld:
         self.begun: dict[str, str] = {}
         """What there was as the epoch began, in a word each."""
         self._known: Container[str] = ()
+        self._nothing: dict[str, Any] = {}
 
     def begins(self, trainer: pl.Trainer, known: Iterable[str]) -> None:
         """Note what there is as an epoch begins.
@@ -55,6 +59,7 @@ class LateHeld:
             known: what of it has been looked at.
         """
         self.begun, self._known = self._orders(trainer), {*known}
+        self._nothing = self._nothing_now(trainer)
 
     def moved(self, trainer: pl.Trainer) -> str | None:
         """Name what of training data is not as it was as the epoch began, or may not be."""
@@ -92,8 +97,23 @@ class LateHeld:
                 data = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
                 pieces[name] = {"data": data, "orders": orders}
                 whole = [part for part in parts if not part.keys]
-                made = {id(each.value): f"{_ATTRIBUTE}{each.called}" for each in whole}
+                made |= {id(each.value): f"{ATTRIBUTE}{each.called}" for each in whole}
+        pieces[_NOTHING] = self._nothing if is_in_epoch else self._nothing_now(trainer)
         return pieces
+
+    def _nothing_now(self, trainer: pl.Trainer) -> dict[str, Any]:
+        """Hold where there is nothing in training data: an iterator may set it that nobody reads.
+
+        A resumed training has such a one made before any hook.
+        """
+        trained, late = _count_of_trained(trainer), [*self._data.late(trainer)]
+        found = [Part(called, (), value) for called, value in self._data.nothing]
+        parts = [each for each in found if _turn(each.called) <= trained]
+        parts = [each for each in parts if each.value is None or _size([each], {}, ()) is not None]
+        there = [*(called for called, *_ in late), *(each.called for each in found)]
+        raw = held(parts, {}, (), MOST_BYTES)
+        data = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+        return {"data": data, "orders": {}, "there": there}
 
     def _together(
         self, own: Sequence[_Late], known: Mapping[int, str], late: Sequence[_Late]
@@ -108,6 +128,7 @@ class LateHeld:
         while kept:
             parts = [part for called in kept for part in found[called] or ()]
             left = {id(each.value) for called, each, _ in late if called not in kept}
+            left -= {id(each.value) for _, each, _ in kept.values()}  # which others have too
             try:
                 return parts, held(parts, known, left, MOST_BYTES)
             except UnheldError:
@@ -128,16 +149,16 @@ class LateHeld:
         """Name what is there without them, by identity: also of parts up to a number alone."""
         apart = {(id(each.owner), each.name) for _, each, before in late if before.is_nothing}
         apart |= self._data.unread
-        owners, values = _owners_and_values(trainer)
+        owners, values = owners_and_values(trainer)
         there = self._data.owners  # none that data have made as they were read
-        found = {id(o): f"{_OWNER}{called}" for called, o in owners.items() if id(o) in there}
+        found = {id(o): f"{OWNER}{called}" for called, o in owners.items() if id(o) in there}
         for called, each in values.items():
             # An empty tuple is one in all of a process.
             is_empty = is_really(each.value, tuple) and not size_of(each.value)
             is_one = type(each.value) not in PLAIN and not is_empty
             is_one &= id(each.owner) in there and (id(each.owner), each.name) not in apart
             if is_one:
-                found.setdefault(id(each.value), f"{_ATTRIBUTE}{called}")
+                found.setdefault(id(each.value), f"{ATTRIBUTE}{called}")
         return {key: name for key, name in found.items() if most is None or _turn(name[1:]) <= most}
 
     def put_back(self, trainer: pl.Trainer, pieces: Pieces, *, is_of_training: bool) -> str | None:
@@ -149,26 +170,29 @@ class LateHeld:
             is_of_training: of which data.
         """
         piece = pieces.get(_OF_TRAINING if is_of_training else _OF_VALIDATION)
-        if piece is None:
-            return None
-        names = sorted(piece["orders"])
+        wanted = {} if piece is None else piece["orders"]
+        nothing = pieces.get(_NOTHING) if is_of_training else None
         try:
-            owners, values = _owners_and_values(trainer)
-            raw = piece["data"].numpy().tobytes()
-            for part in made_again(
-                raw,
-                lambda name: _named(name, owners, values),
-                lambda called, keys: _at(owners, called, keys),
-            ):
-                _put(owners, part)
+            if nothing is not None:
+                self._take_away(trainer, nothing["there"])
+            for each in (nothing, piece):
+                _fill(trainer, each)
             orders = self._orders(trainer)
         except Exception as error:  # of whatever class: a user's object does not take it
-            return f"{_shown(names[0])} could not be put back ({type(error).__name__}: {error})"
-        other = next((each for each in names if orders.get(each) != piece["orders"][each]), None)
+            what = _shown(min(wanted, default=" what data make as they are read"))
+            return f"{what} could not be put back ({type(error).__name__}: {error})"
+        other = next((each for each in sorted(wanted) if orders.get(each) != wanted[each]), None)
         if is_of_training:
-            self.begun = {each: orders[each] for each in names if each in orders}
-            self._known = self.begun
+            self.begun = {each: orders[each] for each in wanted if each in orders}
+            self._known, self._nothing = self.begun, nothing or {}
         return None if other is None else f"{_shown(other)} could not be put back as it was"
+
+    def _take_away(self, trainer: pl.Trainer, there: Container[str]) -> None:
+        """Delete attributes that this process has made already, and that were not there."""
+        trained = _count_of_trained(trainer)
+        for called, each, _ in [*self._data.late(trainer)]:
+            if called not in there and _turn(called) <= trained and self._data.was_absent(each):
+                object.__delattr__(each.owner, each.name)
 
     def _orders(self, trainer: pl.Trainer) -> dict[str, str]:
         late = [each for each in self._data.late(trainer) if _holds(each[1])]
@@ -185,6 +209,19 @@ class LateHeld:
                 for part in parts
             )
         )
+
+
+def _fill(trainer: pl.Trainer, piece: Mapping[str, Any] | None) -> None:
+    if not piece:
+        return
+    owners, values = owners_and_values(trainer)
+    raw = piece["data"].numpy().tobytes()
+    for part in made_again(
+        raw,
+        lambda name: named(name, owners, values),
+        lambda called, keys: lies_at(owners, called, keys),
+    ):
+        put(owners, part)
 
 
 def held_in(pieces: Pieces) -> set[str]:
@@ -225,60 +262,6 @@ def _turn(called: str) -> int:
 
 def _count_of_trained(trainer: pl.Trainer) -> int:
     return len(parts_of(training_loaders(trainer)))
-
-
-def _owners_and_values(
-    trainer: pl.Trainer,
-) -> tuple[dict[str, object], dict[str, UsersAttribute]]:
-    loaders = loaders_of(trainer)
-    values = dict(users_attributes(trainer, loaders))
-    parts = [*enumerate(parts_of(loaders), 1), (0, vars(trainer).get("datamodule"))]
-    own = {f"{turn} {type(part).__name__}": part for turn, part in parts}
-    return {**own, **{name.rpartition(".")[0]: each.owner for name, each in values.items()}}, values
-
-
-def _named(name: str, owners: Mapping[str, object], values: Mapping[str, UsersAttribute]) -> object:
-    called = name[1:]
-    return owners[called] if name.startswith(_OWNER) else values[called].value
-
-
-def _at(owners: Mapping[str, object], called: str, keys: Sequence[object]) -> Any:
-    """Return what lies somewhere; None if nothing does."""
-    path, _, name = called.rpartition(".")
-    value: Any = attributes_seen(owners[path]).get(name)
-    for key in keys:
-        if is_container(value) or isinstance(value, collections.deque):
-            value = dict(entries(value) if is_container(value) else enumerate(value)).get(key)
-        else:
-            value = attributes_seen(value).get(str(key)[1:])
-    return value
-
-
-def _put(owners: Mapping[str, object], part: Part) -> None:
-    called, keys, value = part
-    last: Any = keys[-1] if keys else None
-    if _at(owners, called, keys) is value:
-        return
-    if not keys:
-        path, _, name = called.rpartition(".")
-        _set(owners[path], name, value)
-        return
-    holder = _at(owners, called, keys[:-1])
-    if is_really(holder, dict):
-        dict.__setitem__(holder, last, value)
-    elif is_really(holder, list) or isinstance(holder, collections.deque):
-        holder[last] = value
-    else:
-        _set(holder, str(last)[1:], value)
-
-
-def _set(owner: Any, name: str, value: object) -> None:
-    """Set an attribute, whatever code of its class sets it by."""
-    for base in type(owner).__mro__:
-        if isinstance(member := vars(base).get(name), types.MemberDescriptorType):
-            member.__set__(owner, value)
-            return
-    vars(owner)[name] = value
 
 
 def _shown(called: str) -> str:
