@@ -7,13 +7,10 @@ attributes makes. An object that two hold is one again, and so are those that ar
 import collections
 import datetime
 import enum
-import functools
 import io
 import pathlib
 import pickle
-import sys
 import types
-import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,8 +27,17 @@ from twinrun.checkpoint.held_arrays import (
     of_array,
     of_tensor,
 )
+from twinrun.checkpoint.held_classes import (
+    class_of,
+    is_named,
+    is_own,
+    made_member,
+    made_object,
+    made_tuple,
+    name_of,
+    state_of,
+)
 from twinrun.checkpoint.late_texts import is_temporary
-from twinrun.checkpoint.users_code import is_users
 
 _ATOMS = {bool, int, float, complex, bytes, bytearray, type(None)}
 _KEYS = {bool, int, float, complex, str, bytes, type(None)}
@@ -39,10 +45,6 @@ _LISTS, _SETS = (list, collections.deque), (set, frozenset)
 _DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 _FILLED = (*_LISTS, *_DICTS)
 _PATH = type(pathlib.Path())
-# What makes or moves an object besides its attributes.
-_HOOKS = {"__new__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__del__"}
-_HOOKS |= {"__getnewargs__", "__getnewargs_ex__", "__getattribute__"}
-_PLAIN_BASES = (object, typing.Generic)
 
 
 class Part(NamedTuple):
@@ -194,12 +196,12 @@ class _Writer(pickle.Pickler):
             return made_dtype, (str(value).removeprefix("torch."),)
         if kind is _PATH and not is_temporary(str(value)):
             return _path, (str(value),)
-        if isinstance(value, enum.Enum) and _class_of(*_name_of(kind)) is kind:
-            return _member, (*_name_of(kind), value.name)
-        if _is_named(kind):
-            return _named, (*_name_of(kind), tuple(value))
-        if _is_own(kind):
-            return _object, _name_of(kind), _state_of(value)
+        if isinstance(value, enum.Enum) and class_of(*name_of(kind)) is kind:
+            return made_member, (*name_of(kind), value.name)
+        if is_named(kind):
+            return made_tuple, (*name_of(kind), tuple(value))
+        if is_own(kind):
+            return made_object, name_of(kind), state_of(value)
         raise UnheldError(f"it holds an object of class {kind.__name__}")
 
 
@@ -227,67 +229,6 @@ def _path(text: str) -> pathlib.Path:
     return pathlib.Path(text)
 
 
-@functools.cache
-def _is_own(kind: type) -> bool:
-    """Say whether objects of a class are made of their attributes alone."""
-    own = [base for base in kind.__mro__ if base not in _PLAIN_BASES]
-    return all(is_users(base.__module__) and not _HOOKS & {*vars(base)} for base in own) and (
-        _class_of(*_name_of(kind)) is kind
-    )
-
-
-def _class_of(module: str, path: str) -> Any:
-    found: object = sys.modules.get(module)
-    for part in path.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    return found
-
-
-def _name_of(kind: type) -> tuple[str, str]:
-    return kind.__module__, kind.__qualname__
-
-
-def _member(module: str, path: str, name: str) -> object:
-    kind = _class_of(module, path)
-    if not isinstance(kind, enum.EnumType):
-        raise UnheldError(f"there is no enumeration {path}")
-    return kind[name]
-
-
-def _is_named(kind: Any) -> bool:
-    """Say whether a class is a user's tuple with names."""
-    is_one = kind.__mro__[1:2] == (tuple,) and isinstance(vars(kind).get("_fields"), tuple)
-    return is_one and is_users(kind.__module__) and _class_of(*_name_of(kind)) is kind
-
-
-def _named(module: str, path: str, items: tuple[object, ...]) -> object:
-    kind = _class_of(module, path)
-    if not isinstance(kind, type) or not _is_named(kind):
-        raise UnheldError(f"there is no tuple {path}")
-    return tuple.__new__(kind, items)
-
-
-def _object(module: str, path: str) -> object:
-    kind = _class_of(module, path)
-    if not isinstance(kind, type) or not _is_own(kind):
-        raise UnheldError(f"there is no class {path}")
-    return object.__new__(kind)
-
-
-def _state_of(value: Any) -> tuple[dict[str, object] | None, dict[str, object]]:
-    slots: dict[str, object] = {}
-    for base in type(value).__mro__:
-        for name, member in vars(base).items():
-            if isinstance(member, types.MemberDescriptorType):
-                try:
-                    slots[name] = member.__get__(value)
-                except AttributeError:  # not set yet
-                    continue
-    if slots and type(value).__setattr__ is not object.__setattr__:
-        raise UnheldError(f"{type(value).__name__} sets its slots by itself")
-    return getattr(value, "__dict__", None) or None, slots
-
-
 _AS_THEY_ARE = {*_FILLED, *_SETS, *_ATOMS, tuple, torch.Size, types.SimpleNamespace}
 _AS_THEY_ARE |= {datetime.datetime, datetime.date, datetime.timedelta}
 _MADE_BY = (
@@ -296,9 +237,9 @@ _MADE_BY = (
     made_number,
     made_dtype,
     _path,
-    _object,
-    _member,
-    _named,
+    made_object,
+    made_member,
+    made_tuple,
     *_AS_THEY_ARE,
     str,
 )
