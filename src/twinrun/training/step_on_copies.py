@@ -1,0 +1,327 @@
+"""A first step with a sanity check before it, and one without: on copies, by a Trainer of their own.
+
+What validation leaves, and what a first call makes, need not matter to a training: a table of
+positions that is made for a longer batch, what a hook clears, what is overwritten before it is
+read. Two copies of the module, as the first step finds it, show whether it does: they take the same
+step, one of them behind a validation, and both validate. Where all is alike behind that, so is what
+follows.
+"""
+
+import copy
+import os
+import random
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers.logger import DummyLogger
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.utilities.seed import isolate_rng
+
+from twinrun.generators import set_state, state_of
+from twinrun.parallel.reached_code import ReachedCode
+from twinrun.trace.fingerprints import (
+    fingerprint,
+    fingerprint_rng_states,
+    fingerprint_states,
+    fingerprint_tree,
+)
+from twinrun.training.held_prints import in_module, prints
+from twinrun.training.longer_tables import longer_tables
+from twinrun.training.own_copies import is_larger, own_copy
+from twinrun.values_inside import values_in
+
+# Bytes of a module: with its gradients and an optimizer's state it is four times as much, which
+# counts in what memory jobs ask for.
+LARGEST = 2**26
+MOST_BATCHES = 16  # until an optimizer has stepped: gradients may be added up first
+# What the first step's module has behind it, or what reaches beyond the copy.
+_DONE = (
+    *("setup", "prepare_data", "configure_model", "on_fit_start", "on_fit_end", "teardown"),
+    "on_exception",
+)
+_MOVES = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+
+State = Callable[[pl.Trainer, pl.LightningModule], Mapping[str, int]]
+"""Fingerprints what a training holds, by name."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What two copies have shown."""
+
+    is_alike: bool
+    """Whether a step gives the same loss, gradients, updates and draws in both."""
+    apart: frozenset[str]
+    """Names of what is otherwise behind the validation that follows the step."""
+    known: frozenset[str]
+    """Names of all that was looked at."""
+    draws: tuple[str, ...]
+    """The global generators from which only one of both had drawn behind that."""
+
+    def left_of(self, names: Sequence[str]) -> list[str]:
+        """Return what is not shown to come to nothing."""
+        return [name for name in names if not self.is_alike or self._is_left(name)]
+
+    def _is_left(self, name: str) -> bool:
+        if name in self.known:
+            return name in self.apart
+        # Of a longer list, or of what had been another object: what is there in its place.
+        whole = re.split(r"[\[ ]", name)[0]
+        inside = [of for of in self.known if re.match(rf"{re.escape(whole)}($|[.\[ ,])", of)]
+        return not inside or any(of in self.apart for of in inside)
+
+
+class StepOnCopies:
+    """Keeps a copy from ahead of the first step, and tries that on two others."""
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._kept: tuple[pl.LightningModule, list[pl.Callback]] | None = None
+        self._batch: list[Any] = []
+        self._validated: dict[int, Any] = {}
+
+    def begin(
+        self, trainer: pl.Trainer, module: pl.LightningModule, callbacks: Sequence[pl.Callback]
+    ) -> None:
+        """Copy a module and callbacks, where a copy can be made and is not large."""
+        asked = [each for each in callbacks if not isinstance(each, pl.callbacks.Checkpoint)]
+        is_compiled = any(type(p).__name__ == "OptimizedModule" for p in module.modules())
+        if not trainer.enable_validation or trainer.world_size > 1 or is_compiled:
+            return
+        with suppress(Exception):  # of what cannot be copied, or not be looked at
+            if not is_larger(module, LARGEST, asked):
+                self._kept = own_copy(trainer, module, asked)
+
+    def take(self, batch: object) -> None:
+        """Keep the first training batch."""
+        if self._kept is not None and not self._batch:
+            try:
+                self._batch = [copy.deepcopy(batch)]
+            except Exception:  # of a user's own class
+                self.end()
+
+    def validate(self, batch: object, loader: int) -> None:
+        """Keep the first batch of each loader of validation."""
+        if self._batch and loader not in self._validated:
+            try:
+                self._validated[loader] = copy.deepcopy(batch)
+            except Exception:  # of a user's own class
+                self.end()
+
+    def end(self) -> None:
+        """Keep nothing any more."""
+        self.__init__()
+
+    def of(self, trainer: pl.Trainer, module: pl.LightningModule, state: State) -> Tried | None:
+        """Try it; None where that tells nothing, as where a step asks for what only a run has.
+
+        Args:
+            trainer: of the training.
+            module: the original, behind its first validation.
+            state: fingerprints what copies hold behind theirs.
+        """
+        kept, batch, validated = self._kept, self._batch, [*self._validated.values()]
+        self.end()
+        if kept is None or not batch or not validated:
+            return None
+        try:
+            own = [(g, state_of(g)) for g in ReachedCode(trainer, module).generators.values()]
+            with _as_it_was(own):
+                trial = _Trial(trainer, kept, batch[0], validated, state, own)
+                checked, alone = trial.run(is_checked=True), trial.run(is_checked=False)
+                if checked.step != alone.step and trial.run(is_checked=False).step != alone.step:
+                    return None  # it does not repeat anyway
+        except (Exception, SystemExit):  # whatever a module does that finds itself so
+            return None
+        names = {*checked.state, *alone.state}
+        apart = {name for name in names if checked.state.get(name) != alone.state.get(name)}
+        still = {name for name in apart if checked.is_still(name) and alone.is_still(name)}
+        apart -= longer_tables(checked.values, alone.values, still)
+        draws = tuple(of for of, found in checked.drawn.items() if alone.drawn[of] != found)
+        return Tried(checked.step == alone.step, frozenset(apart), frozenset(names), draws)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one copy has shown."""
+
+    step: tuple[object, ...]
+    """Losses, parameters, gradients, the state of optimizers and of global generators."""
+    behind: Mapping[str, int]
+    """Fingerprints of what the module holds behind the step, by name."""
+    state: Mapping[str, int]
+    """Those of what the training holds behind the validation that follows."""
+    values: Mapping[str, object]
+    """What the module holds then."""
+    drawn: Mapping[str, int]
+    """Fingerprints of the global generators then."""
+
+    def is_still(self, name: str) -> bool:
+        """Say whether a validation leaves it as it is."""
+        return name in self.behind and self.behind[name] == self.state.get(name)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """All that is the same in both."""
+
+    trainer: pl.Trainer
+    """Of the training."""
+    kept: tuple[pl.LightningModule, list[pl.Callback]]
+    """The copy from ahead of the first step."""
+    batch: object
+    """Of training."""
+    validated: Sequence[object]
+    """A batch of each loader of validation."""
+    state: State
+    """Fingerprints what a training holds."""
+    own: Sequence[tuple[object, object]]
+    """Generators of the user's that are not copied, and their states."""
+
+    def run(self, *, is_checked: bool) -> _Seen:
+        """Take a step, behind a sanity check or not."""
+        module, callbacks = own_copy(self.trainer, self.kept[0], self.kept[1])
+        for part in (module, *callbacks):
+            vars(part).update(dict.fromkeys(_DONE, _nothing))
+        vars(module).update(dict.fromkeys(_MOVES, _as_given))
+        vars(module)["configure_callbacks"] = list
+        seeing = _Seeing()
+        trainer = _trainer(self.trainer, [*callbacks, seeing], is_checked=is_checked)
+        steps = self.trainer.num_training_batches
+        training = _Batches(self.batch, steps if isinstance(steps, int) else MOST_BATCHES)
+        validating = [_Batches(batch, 1) for batch in self.validated]
+        for generator, state in self.own:
+            set_state(generator, state)
+        with isolate_rng(include_cuda=torch.cuda.is_initialized()):
+            trainer.fit(module, training, validating if len(validating) > 1 else validating[0])
+            drawn = _drawn()
+        if not seeing.has_stepped:
+            raise RuntimeError
+        state = {**self.state(trainer, module), **seeing.gradients}
+        values = {n: value for path, held in in_module(module) for n, value in values_in(held, path)}
+        return _Seen(seeing.step, seeing.behind, state, values, drawn)
+
+
+class _Seeing(pl.Callback):
+    """Ends a training behind its first update, and keeps what the step has made."""
+
+    def __init__(self) -> None:
+        self._losses: list[int] = []
+        self._before: list[int] = []
+        self.has_stepped = False
+        self.step: tuple[object, ...] = ()
+        self.gradients: dict[str, int] = {}
+        self.behind: dict[str, int] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Draw, as loaders do as they start: a later validation draws other numbers."""
+        random.random(), np.random.rand(), torch.rand(1)
+        if torch.cuda.is_initialized():
+            torch.rand(1, device="cuda")
+        self._before = [fingerprint(p) for p in pl_module.parameters()]
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
+    ) -> None:
+        """Keep it."""
+        parameters = [*pl_module.parameters()]
+        now = [fingerprint(p) for p in parameters]
+        self._losses.append(fingerprint_tree(outputs))
+        # Manual optimization may update by optimizers that Lightning does not know.
+        self.has_stepped = trainer.global_step > 0 or now != self._before
+        if not self.has_stepped and batch_idx + 1 < MOST_BATCHES:
+            return
+        self.gradients = {
+            f"the gradient of {name}": fingerprint(p.grad)
+            for name, p in pl_module.named_parameters()
+        }
+        states = fingerprint_states(trainer.optimizers, parameters)
+        self.step = ([*self._losses], now, self.gradients, states, _drawn())
+        self.behind = prints(in_module(pl_module))
+        trainer.should_stop = True
+
+
+class _Batches:
+    """A loader that gives one batch again and again."""
+
+    def __init__(self, batch: object, count: int) -> None:
+        self._batch, self._count = batch, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[object]:
+        return (copy.deepcopy(self._batch) for _ in range(self._count))
+
+
+def _trainer(of: pl.Trainer, callbacks: list[pl.Callback], *, is_checked: bool) -> pl.Trainer:
+    """Return a Trainer as another one is, for one step that leaves nothing."""
+    device = of.strategy.root_device
+    return pl.Trainer(
+        accelerator=of.accelerator,
+        devices=[device.index or 0] if device.type == "cuda" else 1,
+        precision=of.precision,
+        max_epochs=of.max_epochs,
+        max_steps=of.max_steps,
+        num_sanity_val_steps=-1 if is_checked else 0,
+        accumulate_grad_batches=of.accumulate_grad_batches,
+        gradient_clip_val=of.gradient_clip_val,
+        gradient_clip_algorithm=of.gradient_clip_algorithm,
+        inference_mode=of.fit_loop.epoch_loop.val_loop.inference_mode,
+        logger=DummyLogger() if of.loggers else False,
+        default_root_dir=of.default_root_dir,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        callbacks=callbacks,
+        plugins=[LightningEnvironment()],
+    )
+
+
+@contextmanager
+def _as_it_was(own: Sequence[tuple[object, object]]) -> Iterator[None]:
+    """Put back what a Trainer or a user's step sets for the whole process."""
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    benchmark, threads = torch.backends.cudnn.benchmark, torch.get_num_threads()
+    environment = dict(os.environ)
+    try:
+        with warnings.catch_warnings(), torch.inference_mode(mode=False), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        torch.backends.cudnn.benchmark = benchmark
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if os.environ != environment:
+            os.environ.clear()
+            os.environ.update(environment)
+        for generator, state in own:
+            set_state(generator, state)
+
+
+def _drawn() -> dict[str, int]:
+    return fingerprint_rng_states(cuda=torch.cuda.is_initialized())
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Stand for a hook that has been called."""
+
+
+def _as_given(batch: object, *_: object, **__: object) -> object:
+    """Stand for a hook that moves a batch: this one has been moved."""
+    return batch
