@@ -20,7 +20,7 @@ from twinrun.set_attributes import own_of_module
 from twinrun.values_inside import Unlooked, values_in
 
 MOST = 200_000  # objects that are looked at for one of the original's
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
 _NEVER = (type, types.ModuleType, types.CodeType)
 
 
@@ -81,13 +81,15 @@ def _bytes_of(value: object) -> int:
 def _functions_too() -> Iterator[None]:
     """Have functions copied that hold values of where they were made, and locks made anew."""
     known: dict[type, Any] = vars(copy).get("_deepcopy_dispatch", {})
-    before = dict(known)
-    known[types.FunctionType] = _copied_function
-    known |= {kind: lambda lock, _: type(lock)() for kind in _LOCKS}
+    ours: dict[type, Any] = {types.FunctionType: _copied_function}
+    ours |= {kind: lambda lock, _: _LOCKS[type(lock)]() for kind in _LOCKS}
+    before = {kind: known[kind] for kind in ours if kind in known}
+    known.update(ours)
     try:
         yield
     finally:
-        known.clear()
+        for kind in ours:
+            del known[kind]
         known.update(before)
 
 
