@@ -137,7 +137,9 @@ def test_what_is_never_thawed_counts_for_nothing():
 
 
 def test_code_that_thaws_is_seen():
-    assert seen(Unfreezing(), files=[__file__.replace("training/test_foreseen", "small")])[0] == HIDDEN
+    assert (
+        seen(Unfreezing(), files=[__file__.replace("training/test_foreseen", "small")])[0] == HIDDEN
+    )
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     assert not may_thaw(trainer, ["there_is_none.py"])
     trainer.callbacks.append(BackboneFinetuning())

@@ -23,6 +23,8 @@ from twinrun.checkpoint.users_code import is_users
 from twinrun.generators import set_state, state_of
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module
+from twinrun.training.held_prints import values_of
+from twinrun.training.longer_tables import unlike_tables
 from twinrun.training.own_copies import is_larger, own_copy
 from twinrun.training.readers import VALIDATING
 
@@ -54,8 +56,11 @@ class FirstMade:
         module: pl.LightningModule,
         given: Sequence[object],
         look: Look,
-    ) -> tuple[list[str], list[str]]:
-        """Name what goes by which call is the first, and all that a first call has made.
+    ) -> tuple[list[str], list[str], set[str]]:
+        """Name what goes by which call is the first, all that was made, and what goes by a length.
+
+        The latter is no longer table of the same: with batches of other lengths than the first ones
+        it may be another one.
 
         Args:
             trainer: of the training.
@@ -69,7 +74,7 @@ class FirstMade:
         ]
         filled = self._empty - _emptied(module)
         if not (made := self._made(module)) and not others and not filled:
-            return [], []
+            return [], [], set()
         reached = ReachedCode(trainer, module)
         asked = _asked_in_validation(reached)
         made = {
@@ -82,9 +87,13 @@ class FirstMade:
         states = [(of, state_of(of)) for of in reached.generators.values()]
         try:
             is_tried = made and not is_larger(module, LARGEST)
-            return (_apart(trainer, module, given, look, made) if is_tried else []), names
+            found, by_length = (
+                _apart(trainer, module, given, look, made) if is_tried else ([], set())
+            )
         except Exception:  # no copy can be made, or it asks for its Trainer
-            return [], names
+            return [], names, set()
+        else:
+            return found, names, by_length
         finally:
             for of, state in states:
                 set_state(of, state)
@@ -125,12 +134,16 @@ def _apart(
     given: Sequence[object],
     look: Look,
     made: Mapping[tuple[str, str], Any],
-) -> list[str]:
-    """Name what validation leaves otherwise where nothing is made, of what it would leave alone."""
+) -> tuple[list[str], set[str]]:
+    """Name what validation leaves otherwise where nothing is made, of what it would leave alone.
+
+    Also what of that has another length, and other values as far as both go.
+    """
     copied, _ = own_copy(trainer, module)
     before = look(copied)
     _validate(trainer, copied, given)
     after = look(copied)
+    values = values_of(copied)
     kept = {of: getattr(copied.get_submodule(of[0]), of[1]) for of in made}
     copied = _unmade(trainer, module, made)
     _validate(trainer, copied, given)
@@ -140,7 +153,8 @@ def _apart(
             setattr(part, name, kept[path, name])
     found = look(copied)
     every = dict.fromkeys([*after, *found])
-    return [name for name in every if before.get(name) == after.get(name) != found.get(name)]
+    apart = [name for name in every if before.get(name) == after.get(name) != found.get(name)]
+    return apart, unlike_tables(values, values_of(copied), apart)
 
 
 def _validate(trainer: pl.Trainer, module: pl.LightningModule, given: Sequence[object]) -> None:

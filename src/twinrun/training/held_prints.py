@@ -19,6 +19,13 @@ def in_module(module: pl.LightningModule) -> list[tuple[str, object]]:
     return [*tensors, *objects_of(module, torch.nn.Module)]
 
 
+def values_of(module: pl.LightningModule) -> dict[str, object]:
+    """Return what a module and its parts hold, by path."""
+    return {
+        name: value for path, held in in_module(module) for name, value in values_in(held, path)
+    }
+
+
 def objects_of(module: pl.LightningModule, kind: type) -> list[tuple[str, object]]:
     """List what the parts of a kind hold in attributes of their own, by its path."""
     found: list[tuple[str, object]] = []

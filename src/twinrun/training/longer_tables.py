@@ -38,6 +38,25 @@ def longer_tables(
     }
 
 
+def unlike_tables(
+    one: Mapping[str, object], other: Mapping[str, object], names: Iterable[str]
+) -> set[str]:
+    """Return which of these have another shape, and other values as far as both go."""
+    return {
+        name
+        for name in names
+        if (name in one and name in other)
+        and _is_array(one[name])
+        and _is_array(other[name])
+        and _shape(one[name]) != _shape(other[name])
+        and not _is_longer(one[name], other[name])
+    }
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, torch.Tensor | np.ndarray)
+
+
 def _shape(table: Any) -> tuple[int, ...]:
     return tuple(table.shape)
 

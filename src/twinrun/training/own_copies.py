@@ -52,9 +52,7 @@ def own_copy(
     return copied
 
 
-def is_larger(
-    module: pl.LightningModule, size: int, callbacks: Sequence[pl.Callback] = ()
-) -> bool:
+def is_larger(module: pl.LightningModule, size: int, callbacks: Sequence[pl.Callback] = ()) -> bool:
     """Say whether a copy of all that a module and callbacks hold is larger, or nobody knows.
 
     Args:

@@ -102,17 +102,18 @@ class SanityCheck(pl.Callback):
         self._copies.validate(batch, dataloader_idx)
 
     def on_train_end(self, *_: object, **__: object) -> None:
-        """See no more, also where there was no step."""
-        self._end()
+        """See no more, also where there was no step; a validation may follow."""
+        self._end(is_over=self._is_seen)
 
     def on_exception(self, *_: object, **__: object) -> None:
         """See no more, also where the training breaks off."""
-        self._end()
+        self._end(is_over=True)
 
-    def _end(self) -> None:
+    def _end(self, *, is_over: bool) -> None:
         self._resets.end()
         self._gradients.end()
-        self._copies.end()
+        if is_over:
+            self._copies.end()
 
     def _making(self, original: Callable[[], None]) -> Callable[[], None]:
         def setup_data() -> None:
@@ -160,33 +161,38 @@ class SanityCheck(pl.Callback):
         """Note what validation leaves and what first calls make, unless it comes to nothing."""
         code = ReachedCode(trainer, module), module, [*self._users(trainer)]
         left = self._left(module, changed, after, SetBefore(*code).names) if changed else []
-        first, made = self._first_made(trainer, module)
-        tried = self._copies.of(trainer, module, self._state) if left or made else None
+        first, made, by_length = self._first_made(trainer, module)
+        names = [*left, *first, *made]
+        tried = self._copies.of(trainer, module, self._state, names) if names else None
         if tried is not None:
-            left, first = tried.left_of(left), tried.left_of(first)
-            # Where validation asks for its Trainer, what is made shows by the step alone.
-            first = first or (made if not tried.is_alike and not left else [])
-            if tried.is_alike and tried.draws:
-                of = some(tried.draws)
-                drawn = f"the first validation alone draws from the global generator of {of}"
-                self._note(f"{drawn}, which what is drawn later follows", "training is otherwise")
-        by = "the first call of all, by its batch or by drawing, sets"
+            left = tried.left_of(left)
+            first = [name for name in first if name in by_length or tried.left_of([name])]
+        is_other = tried is not None and not tried.is_alike
         readers = Readers(*code)
-        self._note_changes(left, readers)
-        if first and (tried is None or not tried.is_alike):
+        is_said = self._note_changes(left, readers)
+        by = "the first call of all, by its batch or by drawing, sets"
+        if first and (tried is None or is_other or by_length):
             self._note(f"{by} {some(first)}", "training may be otherwise")
+        elif is_other and made and not is_said:
+            # Where validation asks for its Trainer, what is made shows by the step alone.
+            self._note(f"{by} {some(made)}", "training may be otherwise")
         else:
             self._note_changes(first, readers, by)
+        if tried is not None and tried.draws and tried.is_alike:
+            drawn = (
+                f"the first validation alone draws from the global generator of {some(tried.draws)}"
+            )
+            self._note(f"{drawn}, which what is drawn later follows", "training is otherwise")
 
     def _first_made(
         self, trainer: pl.Trainer, module: pl.LightningModule
-    ) -> tuple[list[str], list[str]]:
+    ) -> tuple[list[str], list[str], set[str]]:
         made, batch = self._made, self._batch
         self._made, self._batch = None, ()
         if made is not None and batch:
             with suppress(Exception):
                 return made.of(trainer, module, batch, lambda of: prints(in_module(of)))
-        return [], []
+        return [], [], set()
 
     def _left(
         self,
@@ -220,19 +226,21 @@ class SanityCheck(pl.Callback):
 
     def _note_changes(
         self, changed: Sequence[str], readers: Readers, by_what: str = "validation changes"
-    ) -> None:
+    ) -> bool:
+        """Note what is changed; say whether that may change the training."""
         by = {name: readers.of(name) for name in changed}
         unless = ""
         if asking := readers.of_check:
             unless = f", unless {some(asking)} by asking for sanity_checking leaves it as it is"
         # What reads it may find the same: a cache that is filled sooner.
-        if found := [name for name, of in by.items() if of is None or of - VALIDATING]:
-            self._note(f"{by_what} {some(found)}", f"training may be otherwise{unless}")
+        if read := [name for name, of in by.items() if of is None or of - VALIDATING]:
+            self._note(f"{by_what} {some(read)}", f"training may be otherwise{unless}")
         if found := [name for name, of in by.items() if of and not of - VALIDATING]:
             self._note(
                 f"{by_what} {some(found)}, which no other code names",
                 f"what later validations log or do may be otherwise{unless}",
             )
+        return bool(read)
 
     def _note(self, what: str, then: str = "this is otherwise") -> None:
         note = f"{what}: with a sanity check before the first step {then}; {REMEDY}"

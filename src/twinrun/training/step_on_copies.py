@@ -32,10 +32,9 @@ from twinrun.trace.fingerprints import (
     fingerprint_states,
     fingerprint_tree,
 )
-from twinrun.training.held_prints import in_module, prints
+from twinrun.training.held_prints import in_module, prints, values_of
 from twinrun.training.longer_tables import longer_tables
 from twinrun.training.own_copies import is_larger, own_copy
-from twinrun.values_inside import values_in
 
 # Bytes of a module: with its gradients and an optimizer's state it is four times as much, which
 # counts in what memory jobs ask for.
@@ -59,23 +58,33 @@ class Tried:
     is_alike: bool
     """Whether a step gives the same loss, gradients, updates and draws in both."""
     apart: frozenset[str]
-    """Names of what is otherwise behind the validation that follows the step."""
+    """Attributes that are otherwise behind the validation that follows the step."""
     known: frozenset[str]
-    """Names of all that was looked at."""
+    """All attributes that were looked at."""
+    is_unexplained: bool
+    """Whether others are, too, than the trial was asked for."""
     draws: tuple[str, ...]
     """The global generators from which only one of both had drawn behind that."""
 
     def left_of(self, names: Sequence[str]) -> list[str]:
         """Return what is not shown to come to nothing."""
-        return [name for name in names if not self.is_alike or self._is_left(name)]
+        if not self.is_alike or self.is_unexplained:
+            return [*names]
+        return [name for name in names if self._is_left(attribute_of(name))]
 
-    def _is_left(self, name: str) -> bool:
-        if name in self.known:
-            return name in self.apart
-        # Of a longer list, or of what had been another object: what is there in its place.
-        whole = re.split(r"[\[ ]", name)[0]
-        inside = [of for of in self.known if re.match(rf"{re.escape(whole)}($|[.\[ ,])", of)]
-        return not inside or any(of in self.apart for of in inside)
+    def _is_left(self, attribute: str) -> bool:
+        # What had been another object may be a part by now, with attributes of its own.
+        inside = {of for of in self.known if of == attribute or of.startswith(f"{attribute}.")}
+        return not inside or bool(inside & self.apart)
+
+
+def attribute_of(name: str) -> str:
+    """Return the attribute in which something was found.
+
+    >>> attribute_of("net.kept[0] list.1"), attribute_of("the gradient of net.weight")
+    ('net.kept', 'the gradient of net.weight')
+    """
+    return name if name.startswith(("the ", "requires_grad of ")) else re.split(r"[\[ ,]", name)[0]
 
 
 class StepOnCopies:
@@ -119,13 +128,20 @@ class StepOnCopies:
         """Keep nothing any more."""
         self.__init__()
 
-    def of(self, trainer: pl.Trainer, module: pl.LightningModule, state: State) -> Tried | None:
+    def of(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        state: State,
+        names: Sequence[str],
+    ) -> Tried | None:
         """Try it; None where that tells nothing, as where a step asks for what only a run has.
 
         Args:
             trainer: of the training.
             module: the original, behind its first validation.
             state: fingerprints what copies hold behind theirs.
+            names: of what may come to nothing.
         """
         kept, batch, validated = self._kept, self._batch, [*self._validated.values()]
         self.end()
@@ -135,17 +151,27 @@ class StepOnCopies:
             own = [(g, state_of(g)) for g in ReachedCode(trainer, module).generators.values()]
             with _as_it_was(own):
                 trial = _Trial(trainer, kept, batch[0], validated, state, own)
-                checked, alone = trial.run(is_checked=True), trial.run(is_checked=False)
-                if checked.step != alone.step and trial.run(is_checked=False).step != alone.step:
-                    return None  # it does not repeat anyway
+                return _tried(trial, {attribute_of(name) for name in names})
         except (Exception, SystemExit):  # whatever a module does that finds itself so
             return None
-        names = {*checked.state, *alone.state}
-        apart = {name for name in names if checked.state.get(name) != alone.state.get(name)}
-        still = {name for name in apart if checked.is_still(name) and alone.is_still(name)}
-        apart -= longer_tables(checked.values, alone.values, still)
-        draws = tuple(of for of, found in checked.drawn.items() if alone.drawn[of] != found)
-        return Tried(checked.step == alone.step, frozenset(apart), frozenset(names), draws)
+
+
+def _tried(trial: "_Trial", asked: set[str]) -> Tried | None:
+    checked, alone = trial.run(is_checked=True), trial.run(is_checked=False)
+    apart = checked.apart_from(alone)
+    others = {of for of in apart if not any(of == a or of.startswith(f"{a}.") for a in asked)}
+    if checked.step != alone.step or others:
+        again = trial.run(is_checked=False)
+        if again.step != alone.step:
+            return None  # it does not repeat anyway
+        others -= again.apart_from(alone)  # such as what tells the time
+    return Tried(
+        checked.step == alone.step,
+        frozenset(apart),
+        frozenset(map(attribute_of, (*checked.state, *alone.state))),
+        bool(others),
+        tuple(of for of, found in checked.drawn.items() if alone.drawn[of] != found),
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +189,15 @@ class _Seen:
     drawn: Mapping[str, int]
     """Fingerprints of the global generators then."""
 
-    def is_still(self, name: str) -> bool:
+    def apart_from(self, other: "_Seen") -> set[str]:
+        """Return the attributes that are not the same in both."""
+        names = {*self.state, *other.state}
+        names = {name for name in names if self.state.get(name) != other.state.get(name)}
+        still = {name for name in names if self._is_still(name) and other._is_still(name)}
+        names -= longer_tables(self.values, other.values, still)
+        return {attribute_of(name) for name in names}
+
+    def _is_still(self, name: str) -> bool:
         """Say whether a validation leaves it as it is."""
         return name in self.behind and self.behind[name] == self.state.get(name)
 
@@ -194,6 +228,7 @@ class _Trial:
         vars(module)["configure_callbacks"] = list
         seeing = _Seeing()
         trainer = _trainer(self.trainer, [*callbacks, seeing], is_checked=is_checked)
+        known = {*vars(trainer)}
         steps = self.trainer.num_training_batches
         training = _Batches(self.batch, steps if isinstance(steps, int) else MOST_BATCHES)
         validating = [_Batches(batch, 1) for batch in self.validated]
@@ -205,8 +240,9 @@ class _Trial:
         if not seeing.has_stepped:
             raise RuntimeError
         state = {**self.state(trainer, module), **seeing.gradients}
-        values = {n: value for path, held in in_module(module) for n, value in values_in(held, path)}
-        return _Seen(seeing.step, seeing.behind, state, values, drawn)
+        put = [(f"trainer.{n}", value) for n, value in vars(trainer).items() if n not in known]
+        state |= prints(put)  # by a user's code
+        return _Seen(seeing.step, seeing.behind, state, values_of(module), drawn)
 
 
 class _Seeing(pl.Callback):
