@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MaxMetric, MeanMetric, MetricCollection, MetricTracker, SumMetric
 from torchmetrics.classification import BinaryAccuracy, BinaryRecall
 
-DRAWS = {"torch": lambda: torch.rand(1), "numpy": np.random.rand, "python": random.random}
-
 from twinrun.training import step_on_copies
+
+DRAWS = {"torch": lambda: torch.rand(1), "numpy": np.random.rand, "python": random.random}
 
 
 class Drawing(Points):

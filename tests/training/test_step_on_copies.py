@@ -12,7 +12,7 @@ from sanity import notes_of, trainer
 from small import Points, Small
 from torch.utils.data import DataLoader
 
-from twinrun.training import step_on_copies
+from twinrun.training import step_on_copies, trial_step
 from twinrun.training.longer_tables import longer_tables
 from twinrun.training.sanity_check import SanityCheck
 
@@ -419,7 +419,7 @@ def test_a_step_that_fails_in_a_trial_ends_nothing(kind):
 
 
 def test_a_trial_that_does_not_repeat_itself_tells_nothing(monkeypatch):
-    module, run = Clearing(), step_on_copies._Trial.run
+    module, run = Clearing(), trial_step.Trial.run
     calls = []
 
     def unlike(self, *, is_checked):
@@ -428,7 +428,7 @@ def test_a_trial_that_does_not_repeat_itself_tells_nothing(monkeypatch):
         vars(found)["step"] = len(calls)
         return found
 
-    monkeypatch.setattr(step_on_copies._Trial, "run", unlike)
+    monkeypatch.setattr(trial_step.Trial, "run", unlike)
     assert any(note.startswith("validation changes ") for note in notes_of(module, Points()))
     assert calls == [True, False, False]
 

@@ -1,4 +1,4 @@
-"""Copies of a module that hold nothing of the original, so that what is tried on one moves no other.
+"""Copies of a module that hold nothing of the original: what is tried on one moves no other.
 
 Python copies a function as itself: a lambda in an attribute, or a hook of a layer, that names
 `self` would have the copy call the original. Such functions are made anew, around the copy.

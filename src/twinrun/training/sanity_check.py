@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 from torchmetrics import Metric
@@ -159,11 +158,14 @@ class SanityCheck(pl.Callback):
         after: Mapping[str, int],
     ) -> None:
         """Note what validation leaves and what first calls make, unless it comes to nothing."""
-        code = ReachedCode(trainer, module), module, [*self._users(trainer)]
-        left = self._left(module, changed, after, SetBefore(*code).names) if changed else []
         first, made, by_length = self._first_made(trainer, module)
-        names = [*left, *first, *made]
-        tried = self._copies.of(trainer, module, self._state, names) if names else None
+        if not changed and not first and not made:
+            return
+        code = ReachedCode(trainer, module), module, [*self._users(trainer)]
+        left = self._left(module, changed, after, SetBefore(*code).names)
+        if not (names := [*left, *first, *made]):
+            return
+        tried = self._copies.of(trainer, module, self._state, names)
         if tried is not None:
             left = tried.left_of(left)
             first = [name for name in first if name in by_length or tried.left_of([name])]
@@ -173,9 +175,10 @@ class SanityCheck(pl.Callback):
         by = "the first call of all, by its batch or by drawing, sets"
         if first and (tried is None or is_other or by_length):
             self._note(f"{by} {some(first)}", "training may be otherwise")
-        elif is_other and made and not is_said:
+        elif is_other and not is_said:
             # Where validation asks for its Trainer, what is made shows by the step alone.
-            self._note(f"{by} {some(made)}", "training may be otherwise")
+            what = f"{by} {some(made)}" if made else "validation changes what the first step finds"
+            self._note(what, "training may be otherwise")
         else:
             self._note_changes(first, readers, by)
         if tried is not None and tried.draws and tried.is_alike:
