@@ -138,7 +138,7 @@ class Cached(wrong_modules.Validated):
         return super().forward(inputs + self.table[: len(inputs), None])
 
     def training_step(self, batch, index):
-        self.logger.experiment.log_metrics({"seen": index})
+        self.logger.experiment.add_scalar("seen", index)
         return super().training_step(batch, index)
 
 

@@ -18,6 +18,7 @@ from torchmetrics import Metric
 from twinrun.generators import state_in_a_word
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree
+from twinrun.training.batch_clock import BatchClock
 from twinrun.training.first_calls import of_first_calls, of_loaders, uninitialized
 from twinrun.training.first_made import FirstMade
 from twinrun.training.held_prints import in_module, objects_of, of_updates, prints
@@ -146,6 +147,8 @@ class SanityCheck(pl.Callback):
             every = dict.fromkeys([*before, *after])
             changed = [name for name in every if before.get(name) != after.get(name)]
             self._note_left(trainer, module, changed, after)
+            for clock in (c for c in vars(trainer)["callbacks"] if isinstance(c, BatchClock)):
+                clock.restart()  # no part of a step that may follow in this epoch
             return found
 
         return run
