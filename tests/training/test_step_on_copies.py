@@ -297,6 +297,52 @@ def test_a_table_that_goes_by_its_length_is_named_where_the_first_batches_do_not
     assert " layer.table" in note
 
 
+class Choosing(Small):
+    """Trains on what the validation before has chosen."""
+
+    def __init__(self):
+        super().__init__()
+        self.chosen = None
+
+    def train_dataloader(self):
+        return DataLoader(Points().train_dataloader().dataset, 8, sampler=Chosen(self))
+
+    def val_dataloader(self):
+        return Points().val_dataloader()
+
+    def on_validation_epoch_end(self):
+        self.chosen = range(32)
+
+
+class Chosen:
+    def __init__(self, module):
+        self.module = module
+
+    def __iter__(self):
+        return iter(self.module.chosen or range(60))
+
+    def __len__(self):
+        return 60
+
+
+class SharedState(Points):
+    """Validates by a loader that draws from a generator of its own."""
+
+    def setup(self, stage):
+        self.generator = torch.Generator().manual_seed(1)
+
+    def val_dataloader(self):
+        return self._loader(shuffle=True, generator=self.generator)
+
+
+def test_what_the_training_data_read_is_named_whatever_a_step_shows():
+    """A trial has one batch of the training's, and no loader."""
+    notes = notes_of(Choosing(), None)
+    assert any(note.startswith("validation changes chosen") for note in notes)
+    (note,) = notes_of(Pictured(), SharedState())
+    assert "validation changes SharedState.generator, val_dataloader.sampler.generator:" in note
+
+
 class Sampling(Small):
     """Draws at its first validation what later ones show."""
 

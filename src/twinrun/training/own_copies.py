@@ -21,7 +21,7 @@ from twinrun.values_inside import Unlooked, values_in
 
 MOST = 200_000  # objects that are looked at for one of the original's
 _LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
-_NEVER = (type, types.ModuleType, types.CodeType)
+NEVER = (type, types.ModuleType, types.CodeType)
 
 
 class NoCopyError(Exception):
@@ -118,16 +118,22 @@ def _reaches(root: object, originals: set[int], *, but: object) -> bool:
     """Say whether an object holds one of these in any way, or more than is looked at."""
     seen, waiting = {id(root): root, id(but): but}, [root]
     while waiting:
-        for inner in _held_by(waiting.pop()):
+        for inner in held_by(waiting.pop()):
             if id(inner) in originals or len(seen) > MOST:
                 return True
-            if id(inner) not in seen and gc.is_tracked(inner) and not isinstance(inner, _NEVER):
+            if id(inner) not in seen and is_looked_at(inner):
                 seen[id(inner)] = inner
                 waiting.append(inner)
     return False
 
 
-def _held_by(value: Any) -> list[Any]:
-    if type(value) is types.FunctionType:  # without the globals of its file
+def is_looked_at(value: object) -> bool:
+    """Say whether an object may hold others that are no code of a library's."""
+    return gc.is_tracked(value) and not isinstance(value, NEVER)
+
+
+def held_by(value: Any) -> list[Any]:
+    """Return what an object holds, of a function without the globals of its file."""
+    if type(value) is types.FunctionType:
         return [*(value.__closure__ or ()), value.__defaults__, value.__kwdefaults__, vars(value)]
     return gc.get_referents(value)

@@ -19,6 +19,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from twinrun.generators import state_of
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.training.own_copies import is_larger, own_copy
+from twinrun.training.read_by_data import read_by_data
 from twinrun.training.trial_step import State, Trial, as_it_was, attribute_of
 
 # Bytes of a module: with its gradients and an optimizer's state it is four times as much, which
@@ -40,6 +41,8 @@ class Tried:
     """Whether others are, too, than the trial was asked for."""
     draws: tuple[str, ...]
     """The global generators from which only one of both had drawn behind that."""
+    by_data: frozenset[str]
+    """Names that code of the training data reads, which takes no part in it."""
 
     def left_of(self, names: Sequence[str]) -> list[str]:
         """Return what is not shown to come to nothing."""
@@ -48,6 +51,8 @@ class Tried:
         return [name for name in names if self._is_left(attribute_of(name))]
 
     def _is_left(self, attribute: str) -> bool:
+        if self.by_data.intersection(attribute.split(".")):
+            return True
         # What had been another object may be a part by now, with attributes of its own.
         inside = {of for of in self.known if of == attribute or of.startswith(f"{attribute}.")}
         return not inside or bool(inside & self.apart)
@@ -114,10 +119,12 @@ class StepOnCopies:
         if kept is None or not batch or not validated:
             return None
         try:
-            own = [(g, state_of(g)) for g in ReachedCode(trainer, module).generators.values()]
+            reached = ReachedCode(trainer, module)
+            own = [(g, state_of(g)) for g in reached.generators.values()]
+            by_data = read_by_data(trainer, module, reached)
             with as_it_was(own):
                 trial = Trial(trainer, kept, batch[0], validated, state, own)
-                return _tried(trial, {attribute_of(name) for name in names})
+                return _tried(trial, {attribute_of(name) for name in names}, by_data)
         except (Exception, SystemExit) as error:  # whatever a module does that finds itself so
             # By Lightning the user's own signals end as one of these.
             is_signal = isinstance(error.__context__, KeyboardInterrupt)
@@ -126,7 +133,7 @@ class StepOnCopies:
             return None
 
 
-def _tried(trial: Trial, asked: set[str]) -> Tried | None:
+def _tried(trial: Trial, asked: set[str], by_data: set[str]) -> Tried | None:
     checked, alone = trial.run(is_checked=True), trial.run(is_checked=False)
     apart = checked.apart_from(alone)
     others = {of for of in apart if not any(of == a or of.startswith(f"{a}.") for a in asked)}
@@ -141,4 +148,5 @@ def _tried(trial: Trial, asked: set[str]) -> Tried | None:
         frozenset(map(attribute_of, (*checked.state, *alone.state))),
         bool(others),
         tuple(of for of, found in checked.drawn.items() if alone.drawn[of] != found),
+        frozenset(by_data),
     )

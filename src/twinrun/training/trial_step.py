@@ -21,6 +21,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.generators import set_state
+from twinrun.parallel.reached_code import ReachedCode
 from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_rng_states,
@@ -123,6 +124,11 @@ class Trial:
         if not seeing.has_validated:
             raise NoStepError
         state = {**self.state(trainer, module), **seeing.gradients}
+        # Not of its loaders, which are no user's, nor of generators that others may draw from.
+        held, shared = ReachedCode(trainer, module).generators, {id(each) for each, _ in self.own}
+        left_out = {name for name, generator in held.items() if id(generator) in shared}
+        left_out |= {name for name in state if name.startswith("val_dataloader")}
+        state = {name: of for name, of in state.items() if name not in left_out}
         new = {n: value for n, value in vars(trainer).items() if n not in known and n[0] != "_"}
         state |= prints([(f"trainer.{n}", value) for n, value in new.items()])  # by a user's code
         return Seen(seeing.step, seeing.behind, state, values_of(module), drawn)
