@@ -53,6 +53,7 @@ def config(tmp_path):
     return file
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("cwd", "arguments"),
     [
@@ -102,6 +103,7 @@ def as_module(folder, snakefile, *, names="", **change):
     return folder
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("prefix", ["", "audit_"])
 def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
     snakefile = repr(str(project.source / "workflow/Snakefile"))
@@ -115,6 +117,7 @@ def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
     assert jobs[f"{prefix}all"] == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("names", ["", " as audit_*"])
 def test_the_first_rule_of_another_workflow_stays_its_default(project, tmp_path, names):
     """Red before: nothing of theirs was done, and the exit code was 0."""
