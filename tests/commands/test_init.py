@@ -270,6 +270,7 @@ def test_letters_beyond_ascii_are_written_as_they_are(own, tmp_path):
     assert settings.workloads["fremde"].hyperparameters["straße"] == "Göteborg"
 
 
+@pytest.mark.exhaustive
 def test_one_name_with_two_defaults_is_given_no_value(own):
     """Red before: the last constructor's default was written, and went to both."""
     command, model, data = own("Model", "Sharing")

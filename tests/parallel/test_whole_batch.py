@@ -310,6 +310,7 @@ def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
     assert artifacts.read_json(tmp_path / "run.json")["steps"] == 6
 
 
+@pytest.mark.exhaustive
 def test_a_layer_that_one_worker_leaves_out_is_refused(tmp_path):
     """Red before: the other one waited for its gradients, without end."""
     with pytest.raises(TwinrunError, match=r"left out by chance \(LayerDrop, .*each worker draws"):

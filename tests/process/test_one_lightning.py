@@ -124,6 +124,7 @@ def test_both_are_one_where_both_are_installed(tmp_path):
     assert done.stdout == f"{folder}/lightning/__init__.py\n", done.stderr
 
 
+@pytest.mark.exhaustive
 def test_two_versions_are_refused_with_what_to_install(tmp_path):
     folder = installed(tmp_path, "2.99.3")
     done = python(UNITE + "import lightning", folder)

@@ -160,6 +160,7 @@ def test_a_users_config_alone_yields_only_his_study(project):
     assert compute(jobs) == {"train": 4, "compare_repeats": 2, "timing": 1}
 
 
+@pytest.mark.exhaustive
 def test_one_study_is_a_target(project):
     jobs = project.jobs("reproducibility")
     assert compute(jobs) == DIRECT

@@ -84,6 +84,7 @@ def test_both_snakefiles_plan_the_same_from_anywhere(project, config, cwd, argum
     assert "Using workflow specific profile" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_jobs_run_the_package_of_the_clone_not_an_installed_one(project, demo_config):
     """Else a result would name the sources of one package and come from another's."""
     with (project.source / "src/twinrun/training/prepare_dataset.py").open("a") as file:
