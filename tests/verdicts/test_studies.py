@@ -454,7 +454,7 @@ class TestSweep:
     def test_of_values_that_no_seed_changes_one_sentence_is_said(self):
         """Red before: three more, and that seeds differ in what may be no luck of theirs."""
         values = {1: [0.9, 0.9, 0.9], 2: [0.8, 0.8, 0.8]}
-        begun = dict.fromkeys(values, ["weights", "batches"])
+        begun = {key: ["weights", "batches"] for key in values}
         _, best = self.rows(values, begun=begun, drawn=[])
         assert best["answer"] == "undecided"
         one = "no seed changes these values, so how much of the order is luck was not measured"
