@@ -47,7 +47,7 @@ def made_member(module: str, path: str, name: str) -> object:
     kind: Any = class_of(module, path)
     if not isinstance(kind, enum.EnumType):
         raise UnheldError(f"there is no enumeration {path}")
-    return kind.__members__[name]
+    return vars(kind)["_member_map_"][name]
 
 
 def is_named(kind: Any) -> bool:
