@@ -58,12 +58,13 @@ class LateHeld:
             trainer: of the training.
             known: what of it has been looked at.
         """
-        self.begun, self._known = self._orders(trainer), {*known}
-        self._nothing = self._nothing_now(trainer)
+        late = [*self._data.late(trainer)]
+        self.begun, self._known = self._orders(late), {*known}
+        self._nothing = self._nothing_now(trainer, late)
 
     def moved(self, trainer: pl.Trainer) -> str | None:
         """Name what of training data is not as it was as the epoch began, or may not be."""
-        now = self._orders(trainer) if self.begun else {}
+        now = self._orders([*self._data.late(trainer)]) if self.begun else {}
         trained = _count_of_trained(trainer)
         for called, order in self.begun.items():
             is_same = now.get(called) == order and called in self._known
@@ -79,7 +80,9 @@ class LateHeld:
             seen: to what something has come at the last look.
             is_in_epoch: whether it is in mid-epoch.
         """
-        late = [each for each in self._data.late(trainer) if each[0] in seen or each[2].is_nothing]
+        every = [*self._data.late(trainer)]
+        nothing = self._nothing if is_in_epoch else self._nothing_now(trainer, every)
+        late = [each for each in every if each[0] in seen or each[2].is_nothing]
         pieces, made = Pieces(), dict[int, str]()
         trained = _count_of_trained(trainer)
         for name in (_OF_TRAINING, _OF_VALIDATION):
@@ -98,20 +101,22 @@ class LateHeld:
                 pieces[name] = {"data": data, "orders": orders}
                 whole = [part for part in parts if not part.keys]
                 made |= {id(each.value): f"{ATTRIBUTE}{each.called}" for each in whole}
-        pieces[_NOTHING] = self._nothing if is_in_epoch else self._nothing_now(trainer)
-        return pieces
+        return {**pieces, **({_NOTHING: nothing} if nothing else {})}
 
-    def _nothing_now(self, trainer: pl.Trainer) -> dict[str, Any]:
+    def _nothing_now(self, trainer: pl.Trainer, late: Sequence[_Late]) -> dict[str, Any]:
         """Hold where there is nothing in training data: an iterator may set it that nobody reads.
 
         A resumed training has such a one made before any hook.
         """
-        trained, late = _count_of_trained(trainer), [*self._data.late(trainer)]
+        trained = _count_of_trained(trainer)
         found = [Part(called, (), value) for called, value in self._data.nothing]
         parts = [each for each in found if _turn(each.called) <= trained]
         parts = [each for each in parts if each.value is None or _size([each], {}, ()) is not None]
         there = [*(called for called, *_ in late), *(each.called for each in found)]
-        raw = held(parts, {}, (), MOST_BYTES)
+        try:
+            raw = held(parts, {}, (), MOST_BYTES)
+        except UnheldError:  # they are too large together
+            raw = held([each for each in parts if each.value is None], {})
         data = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
         return {"data": data, "orders": {}, "there": there}
 
@@ -177,7 +182,7 @@ class LateHeld:
                 self._take_away(trainer, nothing["there"])
             for each in (nothing, piece):
                 _fill(trainer, each)
-            orders = self._orders(trainer)
+            orders = self._orders([*self._data.late(trainer)])
         except Exception as error:  # of whatever class: a user's object does not take it
             what = _shown(min(wanted, default=" what data make as they are read"))
             return f"{what} could not be put back ({type(error).__name__}: {error})"
@@ -194,21 +199,15 @@ class LateHeld:
             if called not in there and _turn(called) <= trained and self._data.was_absent(each):
                 object.__delattr__(each.owner, each.name)
 
-    def _orders(self, trainer: pl.Trainer) -> dict[str, str]:
-        late = [each for each in self._data.late(trainer) if _holds(each[1])]
-        return {each[0]: order for each in late if (order := self._order(each))}
+    def _orders(self, late: Sequence[_Late]) -> dict[str, str]:
+        data = [each for each in late if _holds(each[1])]
+        return {each[0]: order for each in data if (order := self._order(each))}
 
     def _order(self, late: _Late) -> str:
-        parts, owners = _parts(late, self._data.owners), self._data.owners
-        # Of more than is looked at nothing is told.
-        return (
-            ""
-            if parts is None
-            else " ".join(
-                f"{''.join(map(key_text, part.keys))} {order_of(part.value, owners)}"
-                for part in parts
-            )
-        )
+        owners = self._data.owners
+        parts = _parts(late, owners) or []  # of more than is looked at nothing is told
+        words = ((*map(key_text, part.keys), order_of(part.value, owners)) for part in parts)
+        return " ".join(" ".join(each) for each in words)
 
 
 def _fill(trainer: pl.Trainer, piece: Mapping[str, Any] | None) -> None:
@@ -231,7 +230,10 @@ def held_in(pieces: Pieces) -> set[str]:
 
 def _parts(late: _Late, owners: Container[int]) -> list[Part] | None:
     called, each, before = late
-    found = new_parts(each.value, before, owners)
+    try:
+        found = new_parts(each.value, before, owners)
+    except Exception:  # of whatever class: a key of a user's raises
+        return None
     return None if found is None else [Part(called, keys, value) for keys, value in found]
 
 
