@@ -1,10 +1,10 @@
 """Attributes that data are first given as they are read: a cache, or state.
 
 A dataset may load its rows where it is first asked for one, and keep there what it has read. A
-resumed training makes that anew. It has to be what it was: a cache is, a count or a mean that moves
-is not. So what has come where nothing was (where None or an empty container was, also in rows and
-in objects of one's own) has to stay what it is from the first look on, is written into checkpoints,
-and is compared with what the resumed training has made.
+resumed training has that put back (see `late_held`), or makes it anew. It has to be what it was: a
+cache is, a count that moves is not. So what has come where nothing was (None or an empty container,
+also in rows and objects) has to stay what it is from the first look on, is written into
+checkpoints, and is compared with what the resumed training has.
 
 Proven is what has stayed the same through a whole pass over its data. What is not has to be there
 again at the first batch behind the checkpoint, or where the first epoch has been read again.
