@@ -1,11 +1,9 @@
 """What lies in `__slots__` of data, samplers and modules is looked at as what lies beside them."""
 
-import functools
 from dataclasses import dataclass
 
 import late_data
 import pytest
-import torch
 from late_fitted import MovedByValidation, data_of
 from resumed import assert_resumed, fit
 from small import Points, Small
