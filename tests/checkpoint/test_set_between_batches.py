@@ -64,11 +64,11 @@ def set_it(sampler, rows):
 
 
 def by_a_text(sampler, rows):
-    setattr(sampler, "last_" + "rows", rows)
+    setattr(sampler, "_".join(["last", "rows"]), rows)
 
 
 def beside_all(sampler, rows):
-    vars(sampler).update({"last" + "_rows": rows})
+    vars(sampler).update({"_".join(["last", "rows"]): rows})
 
 
 class Of(Points):
@@ -133,7 +133,7 @@ class OnBoth(Points):
 
 
 def test_what_is_begun_anew_meanwhile_is_state(tmp_path):
-    """Red before: a validation in mid-epoch drew another order, and a resumed training did not."""
+    """Red before: a checkpoint was written in mid-epoch, of a sampler that a validation had begun."""
     options = {"val_check_interval": 2, "minutes": 1000, "max_epochs": 2}
     fit(tmp_path, OnBoth, MovedByValidation, in_epoch=every(1), **options)
     assert not list(tmp_path.glob("*.ckpt"))

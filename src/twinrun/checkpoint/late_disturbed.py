@@ -119,6 +119,7 @@ def _functions(trainer: pl.Trainer) -> Iterator[types.CodeType]:
     left: list[object] = [*trainer.lightning_module.modules(), *vars(trainer)["callbacks"]]
     left += [*trainer.optimizers, *schedules, vars(trainer).get("datamodule")]
     left += parts_of(loaders_of(trainer))
+    first = {*map(id, left)}
     seen: dict[int, object] = {}  # which are kept, so that no other gets their number
     while left and len(seen) < _MOST:
         value = left.pop()
@@ -138,7 +139,10 @@ def _functions(trainer: pl.Trainer) -> Iterator[types.CodeType]:
             for base in kind.__mro__ if is_users(kind.__module__) else ():
                 members = vars(base).values() if is_users(base.__module__) else ()
                 left += [found for member in members for found in functions_in(member)]
-            left += [] if isinstance(value, type) else attributes_seen(value).values()
+            # A library's loader or transform may hold one's own.
+            is_walked = is_users(kind.__module__) or id(value) in first or callable(value)
+            if is_walked and not isinstance(value, type | pl.Trainer):
+                left += attributes_seen(value).values()
 
 
 def _named_by(function: types.FunctionType) -> Iterator[object]:
