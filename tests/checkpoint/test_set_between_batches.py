@@ -133,7 +133,7 @@ class OnBoth(Points):
 
 
 def test_what_is_begun_anew_meanwhile_is_state(tmp_path):
-    """Red before: a checkpoint was written in mid-epoch, of a sampler that a validation had begun."""
+    """Red before: a checkpoint was written in mid-epoch, of a sampler that was begun twice."""
     options = {"val_check_interval": 2, "minutes": 1000, "max_epochs": 2}
     fit(tmp_path, OnBoth, MovedByValidation, in_epoch=every(1), **options)
     assert not list(tmp_path.glob("*.ckpt"))
