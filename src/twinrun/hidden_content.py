@@ -109,20 +109,20 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
 
 def _of_memory(value: Any, *, is_sought: bool) -> str | None:
     """Write down memory that may be written to, a part of much; nothing of what is read alone."""
-    place = ""
+    position = ""
     try:
         if isinstance(value, mmap.mmap):
-            place = "" if is_sought else f" {value.tell()}"
+            position = "" if is_sought else f" {value.tell()}"
             with memoryview(value) as memory:
                 seen = None if memory.readonly else _parts_of(memory)
         else:
             storage = value._untyped_storage if isinstance(value, torch.TypedStorage) else value
             held = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
             few = held[:: -(-held.numel() // MOST_BYTES) or 1].cpu().contiguous()
-            seen = f"{held.numel()} {_parts_of(memoryview(few.numpy()))}"
+            seen = f"{held.numel()} {_parts_of(few.numpy().data)}"
     except Exception:  # of whatever class: it is closed, say, or has no memory
         return None
-    return None if seen is None else f"{type(value).__name__}{place} {seen}"
+    return None if seen is None else f"{type(value).__name__}{position} {seen}"
 
 
 def _parts_of(memory: memoryview) -> str:

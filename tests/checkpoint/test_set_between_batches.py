@@ -80,10 +80,15 @@ class Of(Points):
         return self._loader(sampler=self.kind(70))
 
 
+known_here = {}
+exec("def in_no_file(sampler, rows):\n    sampler.last_rows = rows\n", known_here)  # noqa: S102
+
+
 TOLD = {
     "stored": (Ends, set_it),
     "a computed name": (EndsByMethod, by_a_text),
     "all attributes": (Ends, beside_all),
+    "in no file": (EndsByMethod, known_here["in_no_file"]),
     "a method of its own": (EndsByMethod, lambda sampler, rows: sampler.choose(rows)),
     "in a generator expression": (Levels, lambda sampler, rows: sampler.update(rows)),
 }

@@ -11,6 +11,7 @@ import types
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytorch_lightning as pl
 
@@ -79,13 +80,13 @@ class Disturbing:
 
     @functools.cached_property
     def _is_any_stored(self) -> bool:
-        """Whether code of the training sets an attribute whose name it computes."""
+        """Whether code of the training sets an attribute whose name it computes, or may do so."""
         computed = {file: stored_in(file).computed for file in users_files().values()}
-        if not any(computed.values()):
-            return False
         found = [*_functions(self._trainer)]
         return len(found) >= _MOST or any(
-            not computed.get(code.co_filename, frozenset()).isdisjoint(_lines(code))
+            not computed[code.co_filename].isdisjoint(_lines(code))
+            if code.co_filename in computed
+            else _is_in_no_file(code)
             for code in found
         )
 
@@ -99,6 +100,11 @@ def _reading_behind(kind: type, name: str) -> tuple[Method, ...]:
 def _stored(code: types.CodeType) -> set[str]:
     steps = dis.get_instructions(code)
     return {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
+
+
+def _is_in_no_file(code: types.CodeType) -> bool:
+    """Say whether nobody can read what code does; not what a library makes of a dataclass, say."""
+    return not code.co_name.startswith("__") and not Path(code.co_filename).exists()
 
 
 def _sets_later(code: types.CodeType, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 A sampler may keep the order that it has drawn where it is begun, a dataset the index that it was
 asked for last. A resumed training need not have them. Between two mini-batches a generator stands
-still, and a callback or a step may set what it goes on with: so of what it sets before and reads
+still, and a callback or a step may set what it reads next: so of what it sets before and reads
 behind a `yield`, it alone has to be the one that sets it (see `late_disturbed`).
 """
 

@@ -66,7 +66,8 @@ def _held(loaders: list[Any]) -> Iterator[tuple[str, str]]:
 def _attributes(dataset: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if not isinstance(dataset, Dataset) or depth > DEEPEST:
         return
-    for name, value in attributes_of(dataset).items():
+    held: dict[str, Any] = attributes_of(dataset)
+    for name, value in held.items():
         where = f"{path}.{name}"
         yield from _attributes(value, where, depth + 1)
         if type(value) in LISTS:
