@@ -45,6 +45,7 @@ class InARow(late_data.Lazy):
 MOVING = [InFront, InFrontOfFew, InARow]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", MOVING)
 def test_an_order_that_changes_is_refused_by_name(tmp_path, kind):
     """Red before: resumed, with the order in which it had been filled."""

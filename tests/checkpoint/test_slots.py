@@ -121,6 +121,7 @@ class CountsLoaders(Points):
         return [each * self.made for each in batch]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("data", "name"),
     [
