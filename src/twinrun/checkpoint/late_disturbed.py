@@ -83,11 +83,12 @@ class Disturbing:
         """Whether code of the training sets an attribute whose name it computes, or may do so."""
         computed = {file: stored_in(file).computed for file in users_files().values()}
         found = [*_functions(self._trainer)]
-        return len(found) >= _MOST or any(
+        return None in found or any(
             not computed[code.co_filename].isdisjoint(_lines(code))
             if code.co_filename in computed
             else _is_in_no_file(code)
             for code in found
+            if code is not None
         )
 
 
@@ -97,9 +98,10 @@ def _reading_behind(kind: type, name: str) -> tuple[Method, ...]:
     return tuple(reading_unset(methods_of(kind), name, is_at_once=True))
 
 
-def _stored(code: types.CodeType) -> set[str]:
+@functools.cache
+def _stored(code: types.CodeType) -> frozenset[str]:
     steps = dis.get_instructions(code)
-    return {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
+    return frozenset(str(step.argval) for step in steps if step.opname == "STORE_ATTR")
 
 
 def _is_in_no_file(code: types.CodeType) -> bool:
@@ -119,19 +121,22 @@ def _lines(code: types.CodeType) -> set[int]:
     return found.union(*map(_lines, inside))
 
 
-def _functions(trainer: pl.Trainer) -> Iterator[types.CodeType]:
-    """Yield the code of a user's that a training may run, once each."""
+def _functions(trainer: pl.Trainer) -> Iterator[types.CodeType | None]:
+    """Yield the code of a user's that a training may run; None where there is too much of it."""
     schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
     left: list[object] = [*trainer.lightning_module.modules(), *vars(trainer)["callbacks"]]
     left += [*trainer.optimizers, *schedules, vars(trainer).get("datamodule")]
     left += parts_of(loaders_of(trainer))
     first = {*map(id, left)}
     seen: dict[int, object] = {}  # which are kept, so that no other gets their number
-    while left and len(seen) < _MOST:
+    while left:
         value = left.pop()
         if id(value) in seen:
             continue
         seen[id(value)] = value
+        if len(seen) > _MOST:
+            yield None
+            return
         if isinstance(value, types.FunctionType):
             if is_users(value.__module__):
                 yield value.__code__

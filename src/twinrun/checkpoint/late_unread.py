@@ -63,14 +63,18 @@ def read_elsewhere(owners: Iterable[object]) -> set[str]:
 
 def users_files() -> dict[str, str]:
     """Return the files of a user's that the process has, by the names of their modules."""
-    named = [
-        (name, getattr(module, "__file__", None) or "") for name, module in [*sys.modules.items()]
-    ]
+    return _files_of(tuple(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _files_of(names: tuple[str, ...]) -> dict[str, str]:
+    users = {name: sys.modules.get(name) for name in names if is_users(name)}
+    named = {name: getattr(each, "__file__", None) or "" for name, each in users.items()}
     # Namespaces that a library makes name files that are none.
     return {
         name: file
-        for name, file in named
-        if is_users(name) and file.endswith(".py") and Path(file).is_absolute()
+        for name, file in named.items()
+        if file.endswith(".py") and Path(file).is_absolute()
     }
 
 
