@@ -111,3 +111,36 @@ def test_what_only_a_callback_puts_there_is_refused(tmp_path, kind, what):
 def test_what_is_asked_for_by_a_key_is_named():
     assert "weights" in asked_by(late_forms.ByDefault, frozenset(READING))
     assert "kept" not in asked_by(OnlyAsks, frozenset(READING))
+
+
+class Checked(late_data.Lazy):
+    """Notes in a set which rows it has checked."""
+
+    def begin(self):
+        self.done = set()
+
+    def __getitem__(self, index):
+        if index not in self.done:
+            assert self.rows[index].isfinite().all()
+            self.done.add(index)
+        return self.rows[index], self.targets[index]
+
+
+class SaysWhatItChecked(Checked):
+    def state_dict(self):
+        return {"done": sorted(self.done)}
+
+    def load_state_dict(self, state):
+        self.done = set(state["done"])
+
+
+def test_a_set_that_is_filled_is_refused_with_a_cure(tmp_path):
+    """Red before: without one."""
+    _, _, (said, *_) = fit(tmp_path, data_of(Checked), Small, minutes=0, max_epochs=3)
+    assert "Checked.done changes while the training runs" in said
+    assert "data's `state_dict` and `load_state_dict` may hold it" in said
+
+
+def test_which_cures_it(tmp_path):
+    data = data_of(SaysWhatItChecked)
+    assert_resumed(tmp_path, [10], kills=[13], data=data, every_batches=9, **AT_STARTS)
