@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,18 @@ LONG = ("slurm", "workflow")  # folders
 def pytest_xdist_auto_num_workers(config):
     """One more than there are cores, up to four: much of the time a test waits for a process."""
     return min(4, (os.cpu_count() or 1) + 1)
+
+
+SEEN = Counter[str]()  # cases of a test
+
+
+def pytest_itemcollected(item):
+    """Leave to the exhaustive run all cases of a test but each n-th, where it says `one_in(n)`."""
+    if marker := item.get_closest_marker("one_in"):
+        name = item.nodeid.partition("[")[0]
+        if SEEN[name] % marker.args[0]:
+            item.add_marker(pytest.mark.exhaustive)
+        SEEN[name] += 1
 
 
 @pytest.hookimpl(trylast=True)  # behind what takes away the tests that were not asked for

@@ -99,11 +99,13 @@ def test_a_window_that_is_written_to_is_in_no_graph_of_a_whole_step():
     assert torch.equal(window[0], torch.ones(2))
 
 
+@pytest.mark.exhaustive
 def test_an_integer_that_changes_compiles_every_time():
     number, reasons = compilations(counted, "count", [3, 4, 5, 6])
     assert (number, len(reasons)) == (4, 3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("features_first", [False, True])
 def test_random_numbers_are_those_of_the_eager_step(features_first):
     compiled, batch = Compiled(noisy, features_first=features_first), torch.zeros(8)

@@ -53,6 +53,7 @@ def fitted(module_class, batches, tmp_path, *, is_watched=True, **changes):
     return module, trainer, seen, predicted, speed
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module_class", "batches", "changes"),
     [
@@ -99,6 +100,7 @@ class SetsItsRateOfSGD(SetsItsRate):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module_class", [SetsItsRate, SetsItsRateOfSGD])
 def test_a_rate_that_a_compiled_step_sets_leaves_the_optimizer_its_form(module_class, tmp_path):
     """Red before: torch's "If capturable=True, params and state_steps must be on supported"."""
@@ -193,6 +195,7 @@ class LogsLate(Regression):
         return loss
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_module_changes_under_way_takes_effect(change, tmp_path, monkeypatch):
     monkeypatch.setattr(Changing, "change", change)
@@ -315,6 +318,7 @@ class BranchesLate(Regression):
         return 2 * loss if self.current_epoch == 2 else loss
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("compile_", ["step", "module"])
 def test_code_that_is_compiled_behind_the_steps_of_a_proof_raises_a_doubt(compile_, tmp_path):
     """Red before: nothing said that the proof had not seen it."""
@@ -334,6 +338,7 @@ class ReadsItsRate(Regression):
         return super().training_step(batch, batch_idx)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("change", "named"),
     [

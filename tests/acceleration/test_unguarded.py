@@ -251,6 +251,7 @@ def losses_of(module_class, compile_):
     return module.losses, speed
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module_class", [Asks, AsksOfItself])
 @pytest.mark.parametrize("compile_", ["step", "module"])
 def test_a_name_that_comes_behind_the_steps_of_a_proof_is_seen_in_a_training(

@@ -229,6 +229,7 @@ def test_what_a_state_holds_of_a_class_is_resumed(tmp_path):
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(SaysItsClass))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [Draws, DrawsInside, DrawsInAList])
 def test_generators_that_a_state_holds_are_resumed(tmp_path, kind):
     """Red before: refused, as if no checkpoint held them."""

@@ -46,6 +46,7 @@ def watched(**options):
     return type("WatchedBy", (Watched,), {"options": options, "ended": []})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -87,6 +87,7 @@ class TellingPoints(Points):
         return Telling(TensorDataset(self.inputs, self.targets), 16)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("seconds", "name"), LATE)
 @pytest.mark.parametrize("data", [Points, TellingPoints])
 def test_it_is_resumed_in_the_same_bits(tmp_path, monkeypatch, seconds, name, data):

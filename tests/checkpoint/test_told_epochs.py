@@ -299,6 +299,7 @@ class CountsAtStart(Restless):
         data.set_epoch(data.epoch + 1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("data", "module"),
     [

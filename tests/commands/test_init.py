@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from sampled import one_in
 
 from twinrun.__main__ import main
 from twinrun.commands import init
@@ -271,6 +270,7 @@ def test_letters_beyond_ascii_are_written_as_they_are(own, tmp_path):
     assert settings.workloads["fremde"].hyperparameters["straße"] == "Göteborg"
 
 
+@pytest.mark.exhaustive
 def test_one_name_with_two_defaults_is_given_no_value(own):
     """Red before: the last constructor's default was written, and went to both."""
     command, model, data = own("Model", "Sharing")
@@ -327,9 +327,8 @@ def test_what_one_constructor_needs_is_not_the_others_default(own, capsys):
     assert "Give these hyperparameters a value there: size\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("model", "data"), one_in(2, [("Needing", "Needing"), ("Dated", "Loaded")])
-)
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("model", "data"), [("Needing", "Needing"), ("Dated", "Loaded")])
 def test_each_comment_is_filled_in_by_a_value_in_place_of_its_dots(own, model, data):
     """Red before: `{}` stood above the comments, so that what was written below was no YAML."""
     assert main(own(model, data)) == 0
@@ -355,6 +354,7 @@ def test_a_data_module_that_says_num_workers_is_given_the_variants(own):
     assert workload["hyperparameters"] == {"size": 32}
 
 
+@pytest.mark.exhaustive
 def test_a_module_that_brings_its_loaders_is_named_alone(own, capsys):
     command, module, _ = own("Alone", "Bare")
     assert main([command, module]) == 0
@@ -419,6 +419,7 @@ LOADERS = """
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("path", "is_right"),
     [

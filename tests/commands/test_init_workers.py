@@ -90,6 +90,7 @@ def written(tmp_path, monkeypatch):
     return write
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("classes", "given"),
     [

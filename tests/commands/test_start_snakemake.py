@@ -103,6 +103,7 @@ def test_each_command_passes_its_target_and_the_rest_in_their_order(monkeypatch,
     assert arguments[-len(passed) :] == passed
 
 
+@pytest.mark.exhaustive
 def test_the_exit_code_is_snakemakes(tmp_path):
     """Red before of the name: `usage: __main__.py`, and mistakes of `__main__.py`."""
 

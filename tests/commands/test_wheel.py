@@ -92,6 +92,7 @@ def test_its_workflow_is_its_own(site, tmp_path):
     assert "slurm" in done.stderr  # the profile was found: its plugin may be missing
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_first_report_takes_two_commands(site, tmp_path):
     (tmp_path / "my_model.py").write_text(MODEL)

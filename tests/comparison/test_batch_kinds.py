@@ -3,7 +3,6 @@
 import pytest
 from auditing import compared, in_this_process, train, workload
 from batch_kinds import KINDS
-from sampled import one_in
 
 
 @pytest.fixture(autouse=True)
@@ -12,7 +11,8 @@ def _in_this_process(monkeypatch):
         yield
 
 
-@pytest.mark.parametrize("kind", one_in(2, KINDS))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_clean_training_raises_no_false_alarm(tmp_path, kind):
     settings = workload() | {"module": "batch_kinds:Reader", "data": f"batch_kinds:{kind}"}
     found = compared(tmp_path, [train(tmp_path, repeat, settings) for repeat in (1, 2)])

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from auditing import audit, in_this_process
 from example_trainings import HERE
-from sampled import one_in
 
 LINES = Path(HERE, "faults_in_hooks.py").read_text().splitlines()
 
@@ -25,6 +24,7 @@ def seldom(*case):
     return pytest.param(*case, marks=pytest.mark.exhaustive)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("module", "mark", "phase"),
     [
@@ -80,7 +80,8 @@ def test_a_fault_in_a_hook_outside_of_the_step_is_said_to_lie_there(tmp_path, mo
     assert "No operation of a step decides it" in location["sentence"]
 
 
-@pytest.mark.parametrize("module", one_in(2, ["RecordSkipsZeroGrad", "RepeatSkipsZeroGrad"]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("module", ["RecordSkipsZeroGrad", "RepeatSkipsZeroGrad"])
 def test_gradients_that_are_left_from_the_step_before_are_named_where_they_are_added(
     tmp_path, module
 ):

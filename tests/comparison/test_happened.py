@@ -87,6 +87,7 @@ def stopped(trained, folder, workload, stop, resume):
     return row, read_matrix(folder / "matrix.json")["cells"][1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("workload", "stop", "resume", "reason"),
     [
@@ -141,6 +142,7 @@ def cell(trained, folder, workload, baseline, change):
     return compared(folder, *runs, across=True)[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("workload", "baseline", "change", "reason"),
     [
@@ -228,6 +230,7 @@ def test_a_form_of_the_step_that_was_is_compared(tmp_path, trained, workload, ch
     assert found["departures"] == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("workload", "change", "departure"),
     [
@@ -251,6 +254,7 @@ def test_a_form_that_was_in_part_is_compared_and_said(
     assert [each["sentence"] for each in found["departures"]] == [departure]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "change",
     [{"threads": 3}, {"deterministic": False}, {"validation": False}, {"logging": True}],

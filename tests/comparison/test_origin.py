@@ -38,6 +38,7 @@ def seldom(*case):
     return pytest.param(*case, marks=pytest.mark.exhaustive)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("module", "quantity", "phase", "op"),
     [
@@ -137,6 +138,7 @@ def test_who_draws_from_a_state_that_is_another_one_is_not_blamed(tmp_path, modu
     assert words in location["sentence"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "is_read"),
     [

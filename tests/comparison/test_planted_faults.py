@@ -96,6 +96,7 @@ def test_a_buffer_updated_from_the_clock(tmp_path):
     assert op["source"].endswith(f"faults.py:{line_of('self.clock.fill_')}")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "setting", "step"),
     [

@@ -70,6 +70,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("differing", [0, 2**25])
 def test_a_comparison_takes_no_more_memory_than_a_part(tmp_path, differing):
     """128 MiB of weights each; whole tensors took 47 bytes an element, 1.5 GiB."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from sampled import one_in
 from snakemake.utils import update_config
 
 from twinrun.config.schema_check import MOST_MISTAKES
@@ -145,7 +144,8 @@ def test_a_mistake_of_a_kind_is_one_sentence(kind):
     assert line.startswith(sentence)
 
 
-@pytest.mark.parametrize("pair", one_in(3, map(list, combinations(KINDS, 2))), ids=" and ".join)
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("pair", map(list, combinations(KINDS, 2)), ids=" and ".join)
 def test_a_mistake_hides_none_of_another_kind(pair):
     sections, sentences = zip(*(KINDS[kind] for kind in pair), strict=True)
     lines = mistakes_in(*sections)

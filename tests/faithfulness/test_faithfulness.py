@@ -11,7 +11,6 @@ import replay_stand_in
 import torch
 from example_trainings import VARIANT
 from faithfulness import ordinary_modules, table
-from sampled import one_in
 
 from twinrun.acceleration.compilation import traced_only
 from twinrun.acceleration.cuda_graph import record
@@ -162,9 +161,10 @@ def check(name, setting, monkeypatch, *, changes=None, **options):
 
 
 # Each module under some settings, and each setting with some modules.
-CELLS = one_in(3, [(name, setting) for name in table.NAMES for setting in table.SETTINGS])
+CELLS = [(name, setting) for name in table.NAMES for setting in table.SETTINGS]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "setting"), CELLS)
 def test_a_setting_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch)
@@ -230,9 +230,8 @@ def test_a_setting_changes_nothing_on_a_gpu(name, setting, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", one_in(6, (name for name in table.NAMES if name not in table.MANUAL))
-)
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("name", (name for name in table.NAMES if name not in table.MANUAL))
 def test_the_proof_raises_no_false_alarm(name):
     with traced_only():
         found = prove(training_of(name, replace(PLAIN, precision="32-true", compile="step")))

@@ -418,6 +418,7 @@ def test_a_variant_whose_cost_has_no_ratio_has_a_line(tmp_path, answer, capsys):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("phase", ["predict", "trainer"])
 @pytest.mark.parametrize("other", [9.0, 0.1])
 def test_the_cost_is_that_of_a_training_step(tmp_path, phase, other):

@@ -433,6 +433,7 @@ class Draws(Points):
         return DataLoader(data, 16, shuffle=self.shuffle, num_workers=self.data_workers, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("data_workers", [0, 2])
 @pytest.mark.parametrize(
     ("kind", "named"),

@@ -16,7 +16,6 @@ import psutil
 import pytest
 import torch
 from example_trainings import FILES, VARIANT, WORKLOAD, arguments
-from sampled import one_in
 from small import Measured, Points, Small
 
 from twinrun import artifacts
@@ -181,6 +180,7 @@ def test_what_a_backward_pass_clamps_is_the_gradient_of_the_mini_batch(tmp_path,
         assert np.linalg.norm(weights[name] - values) <= 1e-12 * np.linalg.norm(values), name
 
 
+@pytest.mark.exhaustive
 def test_hooks_that_are_given_the_loss_of_a_shard_are_named(tmp_path):
     """Red before: weights were others than one worker's, and nothing was said."""
     options = {"module": "goes_by_loss:GoesByLoss", "epochs": 1}
@@ -268,6 +268,7 @@ def test_a_metric_that_one_worker_logs_is_refused(tmp_path):
         run(tmp_path, module="small:LogsAMetricInOne", epochs=1)
 
 
+@pytest.mark.exhaustive
 def test_buffers_that_diverge_after_the_first_step_end_the_run(tmp_path):
     """Red before: it was looked at after the first step alone."""
     with pytest.raises(TwinrunError, match="every worker computes the buffer mean from its own"):
@@ -309,6 +310,7 @@ def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
     assert artifacts.read_json(tmp_path / "run.json")["steps"] == 6
 
 
+@pytest.mark.exhaustive
 def test_a_layer_that_one_worker_leaves_out_is_refused(tmp_path):
     """Red before: the other one waited for its gradients, without end."""
     with pytest.raises(TwinrunError, match=r"left out by chance \(LayerDrop, .*each worker draws"):
@@ -323,6 +325,7 @@ def test_a_world_of_another_size_is_refused():
         pass
 
 
+@pytest.mark.exhaustive
 def test_a_failure_of_one_worker_is_told_once_and_ends_all(tmp_path):
     with pytest.raises(TwinrunError, match=r"^KeyError: 'weight'$"):
         run(tmp_path, module="small:Measured", fails_at=3)
@@ -376,8 +379,9 @@ def ended(launcher, workers):
     return said.strip().split("\n")[-1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
-    ("request_stop", "devices"), one_in(3, [(signal.SIGTERM, 2), ("file", 2), (signal.SIGINT, 1)])
+    ("request_stop", "devices"), [(signal.SIGTERM, 2), ("file", 2), (signal.SIGINT, 1)]
 )
 def test_a_stop_ends_all_workers_after_the_same_step(tmp_path, request_stop, devices):
     launcher, workers = start(tmp_path, devices=devices)

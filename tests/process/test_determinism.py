@@ -8,7 +8,6 @@ from operator import attrgetter
 import numpy as np
 import pytest
 import torch
-from sampled import one_in
 
 from twinrun.process.determinism import capture, determinism
 
@@ -112,17 +111,15 @@ print(torch.backends.mkldnn.rnn.fp32_precision)
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "setting",
-    one_in(
-        2,
-        [
-            "",
-            "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
-            "torch.backends.fp32_precision = 'ieee'",
-            "torch.set_float32_matmul_precision('high')",
-        ],
-    ),
+    [
+        "",
+        "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+        "torch.backends.fp32_precision = 'ieee'",
+        "torch.set_float32_matmul_precision('high')",
+    ],
 )
 def test_the_newer_switches_of_precision_are_restored_too(setting):
     """In a process of its own: torch does not forget that the newer ones were set."""

@@ -9,7 +9,6 @@ from importlib import metadata
 
 import pytest
 from example_trainings import VARIANT, WORKLOAD, arguments
-from sampled import one_in
 
 from twinrun.process.launching import environment_of, launch
 from twinrun.run_files import read_run
@@ -111,6 +110,7 @@ def installed(folder, version):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_both_are_one_where_lightning_is_not_installed():
     done = python(UNITE + textwrap.dedent(USES))
     assert done.stdout == "as it should be\n", done.stderr
@@ -124,6 +124,7 @@ def test_both_are_one_where_both_are_installed(tmp_path):
     assert done.stdout == f"{folder}/lightning/__init__.py\n", done.stderr
 
 
+@pytest.mark.exhaustive
 def test_two_versions_are_refused_with_what_to_install(tmp_path):
     folder = installed(tmp_path, "2.99.3")
     done = python(UNITE + "import lightning", folder)
@@ -176,12 +177,14 @@ def test_submodules_are_there_without_an_import_of_their_own(tmp_path, installs)
     assert done.stdout == "as it should be\n", done.stderr
 
 
-@pytest.mark.parametrize("first", one_in(2, ["pytorch_lightning", "torch"]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("first", ["pytorch_lightning", "torch"])
 def test_it_does_not_matter_what_is_imported_first(first):
     done = python(f"import {first}\n" + UNITE + textwrap.dedent(USES))
     assert done.stdout == "as it should be\n", done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_module_of_one_with_callbacks_of_both_trains(tmp_path):
     (tmp_path / "mixed.py").write_text(textwrap.dedent(MIXED))
     workload = {"module": "mixed:Model", "data": "mixed:Data", "hyperparameters": {}}

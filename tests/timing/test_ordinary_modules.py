@@ -13,7 +13,6 @@ import pytest
 import torch
 from example_trainings import VARIANT
 from faithfulness import table
-from sampled import one_in
 
 from twinrun import artifacts
 from twinrun.acceleration.compilation import compiler_switches, traced_only
@@ -81,7 +80,8 @@ def _short_rounds(monkeypatch):
     monkeypatch.setattr(round_length, "MOST_SECONDS", 0.0)
 
 
-@pytest.mark.parametrize("name", one_in(6, table.NAMES))
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("name", table.NAMES)
 def test_training_is_timed_bare_and_through_the_trainer(name, tmp_path):
     # 3 rounds of 4 steps are more than the 2 epochs of 3 batches.
     assert timed(tmp_path, name, file=ORDINARY)[:2] == (["train", "trainer"], [NO_PREDICTION])
@@ -348,7 +348,8 @@ def test_the_batches_of_a_training_that_began_again_are_those_of_its_epoch():
 
 
 @pytest.mark.parametrize("changes", [{}, {"compile": "module"}])
-@pytest.mark.parametrize("name", one_in(2, ["Gathers", "GathersHooked"]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", ["Gathers", "GathersHooked"])
 def test_epochs_of_bare_steps_end_outside_of_the_clock(name, changes, monkeypatch):
     """Red before: no epoch ended, so that what a module gathers in one had no end either."""
     clock = []

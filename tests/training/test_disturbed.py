@@ -7,7 +7,6 @@ proof had come to.
 import disturbed
 import pytest
 from example_trainings import VARIANT, WORKLOAD, arguments
-from sampled import one_in
 
 from twinrun import run_files
 from twinrun.errors import JobError
@@ -36,28 +35,26 @@ def kept(folder, settings, monkeypatch, where):
     return asked.files.manifest
 
 
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize(
     ("where", "settings", "why"),
-    one_in(
-        15,
-        [
-            ("data worker in test", {}, LOST),
-            ("data worker in prediction", {}, LOST),
-            ("disk in test", {}, FULL),
-            ("memory in test", {}, MEMORY),
-            ("memory in prediction", {}, MEMORY),
-            ("list in test", {}, MEMORY),
-            ("list in prediction", {}, MEMORY),
-            ("helper in test", {}, HELPER),
-            ("helper in fit", {}, HELPER),
-            ("data worker in fit", FAST, LOST),
-            ("disk in fit", FAST, FULL),
-            ("SIGTERM in fit", FAST, "interrupted by SIGTERM"),
-            ("SIGINT in fit", FAST, r"interrupted by SIGINT \(Ctrl-C\)"),
-            ("disk in resumed", RESUMED, FULL),
-            ("helper in resumed", RESUMED, HELPER),
-        ],
-    ),
+    [
+        ("data worker in test", {}, LOST),
+        ("data worker in prediction", {}, LOST),
+        ("disk in test", {}, FULL),
+        ("memory in test", {}, MEMORY),
+        ("memory in prediction", {}, MEMORY),
+        ("list in test", {}, MEMORY),
+        ("list in prediction", {}, MEMORY),
+        ("helper in test", {}, HELPER),
+        ("helper in fit", {}, HELPER),
+        ("data worker in fit", FAST, LOST),
+        ("disk in fit", FAST, FULL),
+        ("SIGTERM in fit", FAST, "interrupted by SIGTERM"),
+        ("SIGINT in fit", FAST, r"interrupted by SIGINT \(Ctrl-C\)"),
+        ("disk in resumed", RESUMED, FULL),
+        ("helper in resumed", RESUMED, HELPER),
+    ],
 )
 def test_a_disturbed_run_is_none_and_the_next_one_is_whole(
     tmp_path, monkeypatch, where, settings, why

@@ -92,6 +92,7 @@ def test_a_module_that_looks_at_all_predictions_still_sees_them(tmp_path):
     assert manifest["peak_memory_mb"] > 300 + BATCHES * EACH // 2**20
 
 
+@pytest.mark.exhaustive
 def test_the_peak_of_memory_is_taken_when_the_predictions_are_written(tmp_path):
     """Red before: what the write took was no part of it."""
     told = {"hyperparameters": {"file": f"{tmp_path}/run/predictions.safetensors"}}

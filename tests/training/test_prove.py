@@ -62,6 +62,7 @@ def count_in_float32(monkeypatch):
     monkeypatch.setattr(exact_counts, "COUNTING", ())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("plant", "name", "first_off"),
     [

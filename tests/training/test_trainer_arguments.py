@@ -10,7 +10,6 @@ import pytorch_lightning as pl
 import torch
 from example_trainings import HERE, VARIANT, WORKLOAD, arguments
 from safetensors.torch import load_file
-from sampled import one_in
 from small import Points, Small
 
 from twinrun import artifacts
@@ -189,7 +188,8 @@ def test_it_is_so_of_micro_batches_but_for_rounding(trainer):
         torch.testing.assert_close(found[name], expected[name], rtol=1e-12, atol=1e-13, msg=name)
 
 
-@pytest.mark.parametrize("trainer", one_in(2, CLIPPING), ids=["norm", "value"])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("trainer", CLIPPING, ids=["norm", "value"])
 def test_a_run_is_the_training_of_a_script_with_the_same_arguments(tmp_path, trainer):
     with torch.random.fork_rng():
         expected, unbounded = weights_of_script(trainer), weights_of_script({})
@@ -331,7 +331,8 @@ class Kept(StepRecorder):
         self._set_phase("forward")
 
 
-@pytest.mark.parametrize("step", one_in(2, [7, 6]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("step", [7, 6])
 def test_a_step_of_an_accumulation_is_replayed(tmp_path, monkeypatch, step):
     """The first one of the second epoch accumulates, the second updates: in every repeat."""
     told = {"accumulate_grad_batches": {"1": 2}, "limit_train_batches": 5, "max_steps": 9}

@@ -60,6 +60,7 @@ def test_formatting_is_that_of_snakefmt():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("way", ["--directory", "folder"])
 def test_the_rule_graph_is_drawn(environment, tmp_path, way):
     folder = tmp_path / ".test"

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from sampled import one_in
 
 from twinrun.config import memory
 
@@ -61,6 +60,7 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
     assert not imported & {"torch", "pytorch_lightning", "pandas", "seaborn", "matplotlib"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -94,6 +94,7 @@ def test_the_config_decides_what_is_run(project, config, expected):
     assert compute(project.jobs(config=REPEATS | config, **NO_GPU)) == expected
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -159,13 +160,15 @@ def test_a_users_config_alone_yields_only_his_study(project):
     assert compute(jobs) == {"train": 4, "compare_repeats": 2, "timing": 1}
 
 
+@pytest.mark.exhaustive
 def test_one_study_is_a_target(project):
     jobs = project.jobs("reproducibility")
     assert compute(jobs) == DIRECT
     assert "report" not in jobs
 
 
-@pytest.mark.parametrize("accelerator", one_in(2, ["gpu", "auto"]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("accelerator", ["gpu", "auto"])
 def test_a_missing_gpu_leaves_its_runs_out_unless_promised(project, accelerator):
     config = REPEATS | {
         "accelerator": accelerator,

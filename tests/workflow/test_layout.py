@@ -53,6 +53,7 @@ def config(tmp_path):
     return file
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("cwd", "arguments"),
     [
@@ -83,6 +84,7 @@ def test_both_snakefiles_plan_the_same_from_anywhere(project, config, cwd, argum
     assert "Using workflow specific profile" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_jobs_run_the_package_of_the_clone_not_an_installed_one(project, demo_config):
     """Else a result would name the sources of one package and come from another's."""
     with (project.source / "src/twinrun/training/prepare_dataset.py").open("a") as file:
@@ -102,6 +104,7 @@ def as_module(folder, snakefile, *, names="", **change):
     return folder
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("prefix", ["", "audit_"])
 def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
     snakefile = repr(str(project.source / "workflow/Snakefile"))
@@ -115,6 +118,7 @@ def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
     assert jobs[f"{prefix}all"] == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("names", ["", " as audit_*"])
 def test_the_first_rule_of_another_workflow_stays_its_default(project, tmp_path, names):
     """Red before: nothing of theirs was done, and the exit code was 0."""

@@ -63,6 +63,7 @@ def test_each_study_asks_for_its_pictures(users):
     assert {rule: jobs.get(rule) for rule in PICTURES} == dict.fromkeys(PICTURES, 1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "key",
     [

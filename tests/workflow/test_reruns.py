@@ -5,7 +5,6 @@ import os
 import shutil
 
 import pytest
-from sampled import one_in
 from standard_config import merged
 
 from .conftest import ROOT
@@ -48,81 +47,79 @@ def test_snakemakes_own_report_has_captions_code_and_figures(demo, demo_config):
     assert "Reproducibility" in html
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("change", "expected"),
-    one_in(
-        2,
-        [
-            (
-                {"workloads": {"factorization": {"hyperparameters": {"learning_rate": 0.02}}}},
-                {
-                    "train": 4,
-                    "compare_repeats": 2,
-                    "locate": 2,
-                    "timing": 1,
-                    "cost": 1,
-                    **FIGURES_OF_RUNS,
-                    **END,
-                },
-            ),
-            (
-                {"variants": {"deterministic": {"threads": 1}}},
-                {
-                    "train": 4,
-                    "compare_repeats": 2,
-                    "locate": 2,
-                    "timing": 2,
-                    "cost": 2,
-                    **dict.fromkeys(FIGURES_OF_RUNS, 2),
-                    **END,
-                },
-            ),
-            (
-                {"reproducibility": {"seeds": [2]}},
-                {
-                    "train": 8,
-                    "compare_repeats": 4,
-                    "locate": 4,
-                    "strip": 1,
-                    **dict.fromkeys(FIGURES_OF_RUNS, 2),
-                    **END,
-                },
-            ),
-            # A further seed trains its own runs only; the lowest is the one that is drawn in full.
-            (
-                {"reproducibility": {"seeds": [1, 2]}},
-                {
-                    "train": 8,
-                    "compare_repeats": 4,
-                    "locate": 4,
-                    **dict.fromkeys(["operations", "growth", "curves"], 2),
-                    **END,
-                },
-            ),
-            (
-                {"reproducibility": {"cost": {"rounds": 7}}},
-                {"timing": 2, "cost": 2, **END},
-            ),
-            (
-                {"datasets": {"ratings": {"parameters": {"noise": 0.6}}}},
-                {
-                    "prepare": 1,
-                    "train": 4,
-                    "compare_repeats": 2,
-                    "locate": 2,
-                    "timing": 1,
-                    "cost": 1,
-                    **FIGURES_OF_RUNS,
-                    **END,
-                },
-            ),
-            # A variant has its colour from the place among all, and the page lists all of them.
-            (
-                {"variants": {"unused": {"threads": 1}}},
-                {"cost": 2, **dict.fromkeys(FIGURES_OF_RUNS, 2), "report": 1, "all": 1},
-            ),
-        ],
-    ),
+    [
+        (
+            {"workloads": {"factorization": {"hyperparameters": {"learning_rate": 0.02}}}},
+            {
+                "train": 4,
+                "compare_repeats": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
+        ),
+        (
+            {"variants": {"deterministic": {"threads": 1}}},
+            {
+                "train": 4,
+                "compare_repeats": 2,
+                "locate": 2,
+                "timing": 2,
+                "cost": 2,
+                **dict.fromkeys(FIGURES_OF_RUNS, 2),
+                **END,
+            },
+        ),
+        (
+            {"reproducibility": {"seeds": [2]}},
+            {
+                "train": 8,
+                "compare_repeats": 4,
+                "locate": 4,
+                "strip": 1,
+                **dict.fromkeys(FIGURES_OF_RUNS, 2),
+                **END,
+            },
+        ),
+        # A further seed trains its own runs only; the lowest is the one that is drawn in full.
+        (
+            {"reproducibility": {"seeds": [1, 2]}},
+            {
+                "train": 8,
+                "compare_repeats": 4,
+                "locate": 4,
+                **dict.fromkeys(["operations", "growth", "curves"], 2),
+                **END,
+            },
+        ),
+        (
+            {"reproducibility": {"cost": {"rounds": 7}}},
+            {"timing": 2, "cost": 2, **END},
+        ),
+        (
+            {"datasets": {"ratings": {"parameters": {"noise": 0.6}}}},
+            {
+                "prepare": 1,
+                "train": 4,
+                "compare_repeats": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
+        ),
+        # A variant has its colour from the place among all, and the page lists all of them.
+        (
+            {"variants": {"unused": {"threads": 1}}},
+            {"cost": 2, **dict.fromkeys(FIGURES_OF_RUNS, 2), "report": 1, "all": 1},
+        ),
+    ],
     ids=[
         "hyperparameter",
         "variant",
@@ -137,76 +134,74 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
     assert demo.jobs(config=merged(demo_config, change)) == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("file", "old", "new", "expected"),
-    one_in(
-        2,
-        [
-            (
-                "src/twinrun/workloads/factorization.py",
-                "* 0.1",
-                "* 0.2",
-                {
-                    "train": 4,
-                    "compare_repeats": 2,
-                    "locate": 2,
-                    "timing": 1,
-                    "cost": 1,
-                    **FIGURES_OF_RUNS,
-                    **END,
-                },
-            ),
-            (
-                "src/twinrun/data/ratings.py",
-                "rank**-0.25",
-                "rank**-0.5",
-                {
-                    "prepare": 1,
-                    "train": 4,
-                    "compare_repeats": 2,
-                    "locate": 2,
-                    "timing": 1,
-                    "cost": 1,
-                    **FIGURES_OF_RUNS,
-                    **END,
-                },
-            ),
-            (
-                "src/twinrun/figures/growth.py",
-                "relative L2 distance",
-                "L2 distance",
-                {"growth": 2, "report": 1, "all": 1},
-            ),
-            ("workflow/report/growth.rst", "e", "é", {}),
-            ("workflow/report/style.css", "{", " {", {"report": 1, "all": 1}),
-            ("src/twinrun/config/reference.py", "def reference(", "def page(", {}),
-            ("config.yaml", "# The full-size studies.", "# Full-size studies.", {}),
-            # Of what is hashed: only what it does counts, and how a failure is worded does not.
-            ("src/twinrun/workloads/factorization.py", '"""', '"""A changed docstring: ', {}),
-            ("src/twinrun/training/train.py", "\nimport", "\n# A comment.\nimport", {}),
-            ("src/twinrun/errors.py", "out of memory (", "too little memory (", {}),
-            ("workflow/scripts/train.py", "\nif __name__", "\n# A comment.\nif __name__", {}),
-            (
-                "workflow/scripts/train.py",
-                "threads=cores",
-                "threads=int(cores)",
-                {
-                    "train": 8,
-                    "compare_repeats": 4,
-                    "locate": 4,
-                    "strip": 1,
-                    **dict.fromkeys(FIGURES_OF_RUNS, 2),
-                    **END,
-                },
-            ),
-            (
-                "workflow/scripts/growth.py",
-                "if __name__",
-                "print()\nif __name__",
-                {"growth": 2, "report": 1, "all": 1},
-            ),
-        ],
-    ),
+    [
+        (
+            "src/twinrun/workloads/factorization.py",
+            "* 0.1",
+            "* 0.2",
+            {
+                "train": 4,
+                "compare_repeats": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
+        ),
+        (
+            "src/twinrun/data/ratings.py",
+            "rank**-0.25",
+            "rank**-0.5",
+            {
+                "prepare": 1,
+                "train": 4,
+                "compare_repeats": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
+        ),
+        (
+            "src/twinrun/figures/growth.py",
+            "relative L2 distance",
+            "L2 distance",
+            {"growth": 2, "report": 1, "all": 1},
+        ),
+        ("workflow/report/growth.rst", "e", "é", {}),
+        ("workflow/report/style.css", "{", " {", {"report": 1, "all": 1}),
+        ("src/twinrun/config/reference.py", "def reference(", "def page(", {}),
+        ("config.yaml", "# The full-size studies.", "# Full-size studies.", {}),
+        # Of what is hashed: only what it does counts, and how a failure is worded does not.
+        ("src/twinrun/workloads/factorization.py", '"""', '"""A changed docstring: ', {}),
+        ("src/twinrun/training/train.py", "\nimport", "\n# A comment.\nimport", {}),
+        ("src/twinrun/errors.py", "out of memory (", "too little memory (", {}),
+        ("workflow/scripts/train.py", "\nif __name__", "\n# A comment.\nif __name__", {}),
+        (
+            "workflow/scripts/train.py",
+            "threads=cores",
+            "threads=int(cores)",
+            {
+                "train": 8,
+                "compare_repeats": 4,
+                "locate": 4,
+                "strip": 1,
+                **dict.fromkeys(FIGURES_OF_RUNS, 2),
+                **END,
+            },
+        ),
+        (
+            "workflow/scripts/growth.py",
+            "if __name__",
+            "print()\nif __name__",
+            {"growth": 2, "report": 1, "all": 1},
+        ),
+    ],
     ids=[
         "workload",
         "data maker",
@@ -252,18 +247,16 @@ def test_touched_inputs_of_the_same_content_rerun_nothing(demo, demo_config):
     assert demo.jobs(config=demo_config) == {}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("file", "rule"),
-    one_in(
-        2,
-        [
-            ("figures/reproducibility/denoiser/curves.svg", "curves"),
-            ("runs/denoiser/deterministic/seed1/repeat2/weights.safetensors", "train"),
-            ("comparisons/reproducibility/denoiser/deterministic.json", "compare_repeats"),
-            ("locations/reproducibility/denoiser/deterministic.json", "locate"),
-            ("timings/determinism_denoiser.json", "timing"),
-        ],
-    ),
+    [
+        ("figures/reproducibility/denoiser/curves.svg", "curves"),
+        ("runs/denoiser/deterministic/seed1/repeat2/weights.safetensors", "train"),
+        ("comparisons/reproducibility/denoiser/deterministic.json", "compare_repeats"),
+        ("locations/reproducibility/denoiser/deterministic.json", "locate"),
+        ("timings/determinism_denoiser.json", "timing"),
+    ],
 )
 def test_a_missing_artifact_is_made_again(demo, demo_config, file, rule):
     path = demo.directory / "results" / file

@@ -23,6 +23,7 @@ reproducibility: {workloads: [mine], variants: [single]}
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_killed_run_is_retried_from_its_checkpoint(project):
     shutil.copy(ROOT / "tests/small.py", project.directory)
