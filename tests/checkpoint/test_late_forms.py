@@ -100,6 +100,28 @@ class OnlyAsks(late_data.Lazy):
         return self.rows[index] * self.kept.get(index, 1), self.targets[index]
 
 
+class OnlyLooks(late_forms.ByComputedName):
+    """Sets what it is asked for, and not what is there: that a callback sets."""
+
+    def begin(self):
+        self.kept = None
+
+    def row(self, index):
+        made = self.rows[index] * self.table[index]
+        return made * (1 if self.kept is None else self.kept[3])
+
+
+class Gives(pl.Callback):
+    def on_train_epoch_start(self, trainer, pl_module):
+        trainer.train_dataloader.dataset.kept = {3: 2.0}
+
+
+def test_what_only_a_callback_sets_beside_what_is_asked_for_is_refused(tmp_path):
+    options = {**AT_STARTS, "callbacks": [Gives()], "max_epochs": 3}
+    _, _, (said, *_) = fit(tmp_path, data_of(OnlyLooks), **options)
+    assert "OnlyLooks.kept changes while the training runs" in said
+
+
 @pytest.mark.parametrize(("kind", "what"), [(OnlyReads, "kept.held"), (OnlyAsks, "kept")])
 def test_what_only_a_callback_puts_there_is_refused(tmp_path, kind, what):
     options = {**AT_STARTS, "callbacks": [Writes()], "max_epochs": 3}
@@ -111,6 +133,51 @@ def test_what_only_a_callback_puts_there_is_refused(tmp_path, kind, what):
 def test_what_is_asked_for_by_a_key_is_named():
     assert "weights" in asked_by(late_forms.ByDefault, frozenset(READING))
     assert "kept" not in asked_by(OnlyAsks, frozenset(READING))
+
+
+class Hostile:
+    """Of which nothing can be asked."""
+
+    @property
+    def __class__(self):
+        raise ValueError
+
+    def __getattribute__(self, name):
+        raise ValueError
+
+    def __get__(self, owner, kind):
+        raise ValueError
+
+    def __eq__(self, other):
+        raise ValueError
+
+    __hash__ = None
+
+
+def knows(held):
+    def decorate(function):
+        def wrapper(self, index):
+            self.kept[index] = held
+            return function(self, index)
+
+        return wrapper
+
+    return decorate
+
+
+class OfHostile(late_data.Lazy):
+    hostile = Hostile()
+
+    @knows(Hostile())
+    def __getitem__(self, index):
+        return self.hostile[index]
+
+    def __getattr__(self, name):
+        setattr(self, name, 1)
+
+
+def test_what_raises_in_a_class_or_around_a_function_ends_nothing():
+    assert "*" in filled_by(OfHostile, frozenset(READING))[0]["kept"]
 
 
 class Checked(late_data.Lazy):

@@ -21,6 +21,7 @@ from twinrun.checkpoint.late_values import (
     of_name,
 )
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users
+from twinrun.containers import is_faceless
 
 DEEPEST = 5  # functions that call each other
 SET, ANY, ITSELF = "=", "*", "[]"
@@ -42,7 +43,9 @@ class Filling:
         """Attributes that are asked for what lies in them."""
         self.sets_any = False
         """Whether an attribute is set whose name is computed."""
-        self._bases = bases
+        self.loaded = set[str]()
+        """Attributes that the object is asked for."""
+        self.bases = bases
         self._returned: dict[object, Value] = {}
         self._members: dict[int, Member] = {}
 
@@ -142,6 +145,7 @@ class Filling:
             return Value(what=ATTRIBUTES)
         if not owner.is_self:
             return Value(roots, name, is_method=True) if name in FILLS else Value(roots)
+        self.loaded.add(name)
         found = NOTHING
         for member in self.members(name):
             if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
@@ -154,8 +158,9 @@ class Filling:
         return Value(roots | found.roots, found.what if isinstance(found.what, str) else None)
 
     def members(self, name: str) -> list[object]:
-        """List what the classes have by a name."""
-        return [vars(base)[name] for base in self._bases if name in vars(base)]
+        """List what the classes have by a name, and can be asked of which class it is."""
+        found = [vars(base)[name] for base in self.bases if name in vars(base)]
+        return [each for each in found if not is_faceless(each)]
 
     def member(self, held: object) -> Member:
         """Return an object in a class as what is known of it."""

@@ -4,6 +4,7 @@ Read from its instructions: by `self.x = ...`, by `self.x[...] = ...`, and where
 what lies in an attribute, or a function is given it (`row = self.rows[i]`, `fetch(self.kept, i)`).
 """
 
+import dis
 import functools
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import TypeAlias
 from twinrun.checkpoint.late_code import ANY, ITSELF, SET, Filling, method_of
 from twinrun.checkpoint.late_values import Member, Value
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
+from twinrun.containers import is_really
 
 __all__ = ["ANY", "ITSELF", "SET", "asked_by", "filled_by"]
 
@@ -20,6 +22,7 @@ _BY_NAME = {"setattr", "__setattr__", "__dict__", "vars"}
 # What is called by no name where something is asked for.
 _UNNAMED = ("__contains__", "__missing__", "__enter__", "__exit__", "__bool__")
 _THE_OBJECT = Value(is_self=True)
+_OF_CODE = (types.FunctionType, property, staticmethod, classmethod)
 _Call: TypeAlias = tuple[types.FunctionType, Sequence[Value]]
 
 
@@ -55,8 +58,8 @@ def _read(
     reading.read((*sorted(methods), *_UNNAMED))
     filling.sets_any = False
     reading.read(["__getattr__"])
-    if filling.sets_any:  # any that is asked for
-        for name in named:
+    if filling.sets_any:  # any that is asked for, and is not there
+        for name in filling.loaded - reading.stored():
             filling.filled[name].add(SET)
     if ITSELF in filling.filled:
         reading.read(["__setitem__"])
@@ -96,6 +99,14 @@ class _Reading:
             held = [each for name in names & known.keys() for each in functions_in(known[name])]
             left += [(each, ()) for each in held if isinstance(each, types.FunctionType)]
 
+    def stored(self) -> set[str]:
+        """Name the attributes that a method sets by their names, or the classes have."""
+        members = [pair for base in self.filling.bases for pair in vars(base).items()]
+        plain = [it for _, it in members if type(it) in _OF_CODE]
+        held = [each for it in plain for each in functions_in(it)]
+        found = (_stored(each.__code__) for each in held if is_really(each, types.FunctionType))
+        return {name for name, _ in members}.union(*found)
+
     def _of_class(self, name: str) -> Iterator[_Call]:
         """Yield what classes do by a name, and what it is given first."""
         for member in self.filling.members(name):
@@ -113,6 +124,11 @@ class _Reading:
                     yield each, own
 
 
+def _stored(code: types.CodeType) -> set[str]:
+    steps = dis.get_instructions(code)
+    return {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
+
+
 def _around(function: types.FunctionType) -> list[object]:
     """Return texts and a user's functions that a decorator's function knows from around it."""
     found: list[object] = [vars(function).get("__wrapped__")]
@@ -122,6 +138,6 @@ def _around(function: types.FunctionType) -> list[object]:
     return [
         each
         for each in found
-        if isinstance(each, str)
-        or (isinstance(each, types.FunctionType) and is_users(each.__module__))
+        if is_really(each, str)
+        or (is_really(each, types.FunctionType) and is_users(each.__module__))
     ]

@@ -43,7 +43,7 @@ def known_as(held: object) -> object:
     >>> known_as("name"), known_as(3)
     ('name', None)
     """
-    return held if isinstance(held, (*_KNOWN, str)) else None
+    return held if issubclass(type(held), (*_KNOWN, str)) else None
 
 
 def either(first: Value, second: Value) -> Value:
