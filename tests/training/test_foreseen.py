@@ -10,6 +10,7 @@ from small import Points, Small, Unfreezing
 
 from twinrun.training.first_step import FirstStep
 from twinrun.training.foreseen import foreseen_of, may_thaw, thaws
+from twinrun.training.sanity_check import SanityCheck
 
 HIDDEN, OUTPUT = 4 * (4 * 8 + 8), 4 * (8 + 1)  # bytes of the layers of Small
 
@@ -60,11 +61,11 @@ class Whole(Small):
         return torch.optim.LBFGS(self.parameters(), history_size=10, max_iter=2)
 
 
-def seen(module, files=(), key=None):
+def seen(module, callbacks=(), files=(), key=None):
     step = FirstStep()
     trainer = pl.Trainer(
         accelerator="cpu",
-        callbacks=[step],
+        callbacks=[*callbacks, step],
         max_epochs=1,
         logger=False,
         enable_checkpointing=False,
@@ -101,6 +102,27 @@ def test_what_callbacks_hold_beside_the_module_counts():
     assert seen(Adam(), key="callbacks_bytes") == 0
 
 
+class Keeping(pl.Callback):
+    """Keeps the first batch, as a callback that draws pictures of it does."""
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batch = batch[0].to_sparse(), torch.nested.as_nested_tensor([*batch[0]])
+
+
+def test_what_callbacks_hold_may_be_of_any_layout():
+    """Red before: RuntimeError, nbytes is not defined for sparse tensors, ended the rehearsal."""
+    values, shapes = 16 * 4, 16 * 2 * 8
+    found = seen(Small(), [Keeping()], key="callbacks_bytes")
+    assert found == values * (2 * 8 + 4) + values * 4 + shapes
+
+
+def test_what_a_rehearsal_keeps_for_itself_counts_for_nothing():
+    """Red before: jobs asked for the memory of what the training does not hold."""
+    callback = SanityCheck([])
+    callback.kept = torch.zeros(9)
+    assert seen(Small(), [callback], key="callbacks_bytes") == 0
+
+
 def test_frozen_parameters_may_be_trained_later():
     gradients, states = seen(Thawed())
     assert gradients == HIDDEN
@@ -115,7 +137,9 @@ def test_what_is_never_thawed_counts_for_nothing():
 
 
 def test_code_that_thaws_is_seen():
-    assert seen(Unfreezing(), [__file__.replace("training/test_foreseen", "small")])[0] == HIDDEN
+    assert (
+        seen(Unfreezing(), files=[__file__.replace("training/test_foreseen", "small")])[0] == HIDDEN
+    )
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     assert not may_thaw(trainer, ["there_is_none.py"])
     trainer.callbacks.append(BackboneFinetuning())

@@ -126,6 +126,22 @@ class Net(wrong_modules.Net):
         return super().training_step((batch[0].to_dense(), batch[1]), index)
 
 
+class Cached(wrong_modules.Validated):
+    # Keeps a table that is longer for training; logs by itself.
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.table = None
+
+    def forward(self, inputs):
+        if self.table is None or len(self.table) < len(inputs):
+            self.table = torch.arange(float(len(inputs))).cos()
+        return super().forward(inputs + self.table[: len(inputs), None])
+
+    def training_step(self, batch, index):
+        self.logger.experiment.add_scalar("seen", index)
+        return super().training_step(batch, index)
+
+
 class Warming(wrong_modules.Net):
     # Does once what takes long: in training, in validation, in test and prediction.
     def training_step(self, batch, index):
@@ -213,6 +229,11 @@ def right_ones(tmp_path_factory):
         },
         "loading": {"module": "wrong_modules:Validated", "data": "needing:Loading"},
         "sweep": {"module": "wrong_modules:Ending", "widths": [99, 4, 5]},
+        "cached": {
+            "module": "needing:Cached",
+            "data": "needing:Loading",
+            "variant": {"logging": True},
+        },
         "needing": {
             "module": "needing:Net",
             "data": "needing:Sparse",
@@ -352,6 +373,12 @@ def test_what_a_module_needs_of_its_variant_is_there(right_ones):
     (needing,) = right_ones["needing"]
     assert needing["mistakes"] == []
     assert needing["sizes"]["batch_bytes"] > 0
+
+
+def test_a_table_that_grows_with_batches_is_tried_on_copies(right_ones):
+    """Red before: the first call of all sets table, and training may be otherwise."""
+    (found,) = right_ones["cached"]
+    assert found["mistakes"] == found["notes"] == []
 
 
 def test_nothing_is_left(right_ones):

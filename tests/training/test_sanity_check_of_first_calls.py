@@ -9,7 +9,7 @@ from small import Points, Small
 from torch.utils.data import DataLoader
 from torchmetrics import MaxMetric, Metric
 
-from twinrun.training import first_made
+from twinrun.training import first_made, step_on_copies
 
 
 def train_alike(module, data=None, **others):
@@ -345,7 +345,8 @@ def test_of_what_cannot_be_tried_on_a_copy_nothing_is_said(kind):
 
 @pytest.mark.parametrize(("largest", "is_tried"), [(15_000, False), (20_000, True)])
 def test_of_a_large_module_no_copy_is_made(monkeypatch, largest, is_tried):
-    monkeypatch.setattr(first_made, "LARGEST", largest)
+    for each in (first_made, step_on_copies):
+        monkeypatch.setattr(each, "LARGEST", largest)
     module = Centred()
     module.kept = {"table": np.zeros(2000)}
     assert bool(notes_of(module, Points())) == is_tried

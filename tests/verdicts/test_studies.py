@@ -451,6 +451,15 @@ class TestSweep:
         # Its weights differ: seeds move it, and a metric of few values alone stands still.
         assert "may seed" not in self.rows(values)[1]["measured"]
 
+    def test_of_values_that_no_seed_changes_one_sentence_is_said(self):
+        """Red before: three more, and that seeds differ in what may be no luck of theirs."""
+        values = {1: [0.9, 0.9, 0.9], 2: [0.8, 0.8, 0.8]}
+        begun = {key: ["weights", "batches"] for key in values}
+        _, best = self.rows(values, begun=begun, drawn=[])
+        assert best["answer"] == "undecided"
+        one = "no seed changes these values, so how much of the order is luck was not measured"
+        assert best["measured"].endswith(f"mean over 3 seeds; {one}")
+
     def test_of_choices_that_begin_alike_from_all_seeds_none_is_best(self):
         """Red before: "yes" where a part of luck was the same for all seeds."""
         values = {1: [0.9, 0.91, 0.92], 2: [0.7, 0.72, 0.71], 3: [0.8, 0.8, 0.81]}

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.seed import isolate_rng
@@ -24,8 +23,10 @@ from twinrun.checkpoint.users_code import is_users
 from twinrun.generators import set_state, state_of
 from twinrun.parallel.reached_code import ReachedCode
 from twinrun.set_attributes import own_of_module
+from twinrun.training.held_prints import values_of
+from twinrun.training.longer_tables import unlike_tables
+from twinrun.training.own_copies import is_larger, own_copy
 from twinrun.training.readers import VALIDATING
-from twinrun.values_inside import Unlooked, values_in
 
 # Bytes of what is copied: the copy counts in what memory jobs ask for.
 LARGEST = 2**28
@@ -46,6 +47,8 @@ class FirstMade:
             module: as the first step finds it.
         """
         self._before = {path: _held(part) for path, part in _parts(module)}
+        self._hooks = _hooks(module)
+        self._empty = _emptied(module)
 
     def of(
         self,
@@ -53,8 +56,11 @@ class FirstMade:
         module: pl.LightningModule,
         given: Sequence[object],
         look: Look,
-    ) -> list[str]:
-        """Name what goes by which call is the first.
+    ) -> tuple[list[str], list[str], set[str]]:
+        """Name what goes by which call is the first, all that was made, and what goes by a length.
+
+        The latter is no longer table of the same: with batches of other lengths than the first ones
+        it may be another one.
 
         Args:
             trainer: of the training.
@@ -62,8 +68,13 @@ class FirstMade:
             given: a validation batch, its index and that of its loader.
             look: fingerprints a module.
         """
-        if not (made := self._made(module)):
-            return []
+        now = _hooks(module)
+        others = [
+            f"{path} (by a hook)" for path, of in self._hooks.items() if now.get(path, of) != of
+        ]
+        filled = self._empty - _emptied(module)
+        if not (made := self._made(module)) and not others and not filled:
+            return [], [], set()
         reached = ReachedCode(trainer, module)
         asked = _asked_in_validation(reached)
         made = {
@@ -71,12 +82,18 @@ class FirstMade:
             for (path, name), value in made.items()
             if name in asked or not is_users(type(module.get_submodule(path)).__module__)
         }
+        filled = {each for each in filled if each[1] in asked}
+        names = [*others, *(f"{p}.{name}" if p else name for p, name in (*made, *sorted(filled)))]
         states = [(of, state_of(of)) for of in reached.generators.values()]
         try:
-            is_tried = made and not _is_large(module)
-            return _apart(trainer, module, given, look, made) if is_tried else []
+            is_tried = made and not is_larger(module, LARGEST)
+            found, by_length = (
+                _apart(trainer, module, given, look, made) if is_tried else ([], set())
+            )
         except Exception:  # no copy can be made, or it asks for its Trainer
-            return []
+            return [], names, set()
+        else:
+            return found, names, by_length
         finally:
             for of, state in states:
                 set_state(of, state)
@@ -93,21 +110,22 @@ class FirstMade:
         return found
 
 
-def _is_large(module: pl.LightningModule) -> bool:
-    """Say whether a copy of all that a module holds is large, or nobody knows."""
-    size = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
-    for part in module.modules():
-        for _, value in values_in(own_of_module(part), ""):
-            if isinstance(value, Unlooked):
-                return True
-            size += value.nbytes if isinstance(value, torch.Tensor | np.ndarray) else 0
-    return size > LARGEST
+def _hooks(module: pl.LightningModule) -> dict[str, list[int]]:
+    """Number the hooks of each part that its calls come to."""
+    return {
+        path: [*part._forward_pre_hooks, *part._forward_hooks]
+        for path, part in module.named_modules()
+    }
 
 
-def _copy(trainer: pl.Trainer, module: pl.LightningModule) -> pl.LightningModule:
-    # A module may hold these, and validation reads them.
-    shared = trainer, vars(trainer).get("datamodule"), *vars(trainer)["callbacks"], *trainer.loggers
-    return copy.deepcopy(module, {id(each): each for each in shared})
+def _emptied(module: pl.LightningModule) -> set[tuple[str, str]]:
+    """Find lists and the like with nothing in them, by part and name."""
+    return {
+        (path, name)
+        for path, part in _parts(module)
+        for name, value in own_of_module(part).items()
+        if type(value) in (list, dict, set) and not value
+    }
 
 
 def _apart(
@@ -116,12 +134,16 @@ def _apart(
     given: Sequence[object],
     look: Look,
     made: Mapping[tuple[str, str], Any],
-) -> list[str]:
-    """Name what validation leaves otherwise where nothing is made, of what it would leave alone."""
-    copied = _copy(trainer, module)
+) -> tuple[list[str], set[str]]:
+    """Name what validation leaves otherwise where nothing is made, of what it would leave alone.
+
+    Also what of that has another length, and other values as far as both go.
+    """
+    copied, _ = own_copy(trainer, module)
     before = look(copied)
     _validate(trainer, copied, given)
     after = look(copied)
+    values = values_of(copied)
     kept = {of: getattr(copied.get_submodule(of[0]), of[1]) for of in made}
     copied = _unmade(trainer, module, made)
     _validate(trainer, copied, given)
@@ -131,7 +153,8 @@ def _apart(
             setattr(part, name, kept[path, name])
     found = look(copied)
     every = dict.fromkeys([*after, *found])
-    return [name for name in every if before.get(name) == after.get(name) != found.get(name)]
+    apart = [name for name in every if before.get(name) == after.get(name) != found.get(name)]
+    return apart, unlike_tables(values, values_of(copied), apart)
 
 
 def _validate(trainer: pl.Trainer, module: pl.LightningModule, given: Sequence[object]) -> None:
@@ -147,7 +170,7 @@ def _unmade(
     trainer: pl.Trainer, module: pl.LightningModule, made: Mapping[tuple[str, str], Any]
 ) -> pl.LightningModule:
     """Copy a module and set back what its first calls had made."""
-    copied = _copy(trainer, module)
+    copied, _ = own_copy(trainer, module)
     for (path, name), value in made.items():
         _set_back(copied.get_submodule(path), name, value)
     return copied

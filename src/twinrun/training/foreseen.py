@@ -7,6 +7,7 @@ large network with a small adapter would ask for what it never holds.
 
 import ast
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -14,6 +15,7 @@ import torch
 from pytorch_lightning.callbacks import BaseFinetuning
 from torch.utils._pytree import tree_leaves
 
+from twinrun.batches import num_bytes
 from twinrun.checkpoint.own_memory import id_of_memory
 from twinrun.config.memory import Foreseen
 from twinrun.process.imported_code import imported_files
@@ -62,15 +64,24 @@ def foreseen_of(
 
 def _held_by_callbacks(trainer: pl.Trainer, module: pl.LightningModule) -> int:
     """Return the bytes of the tensors in attributes of callbacks, without the module's own."""
+    tensors: dict[object, int]
     tensors = {id_of_memory(tensor): 0 for tensor in (*module.parameters(), *module.buffers())}
-    values = [list(vars(callback).values()) for callback in vars(trainer)["callbacks"]]
+    callbacks = vars(trainer)["callbacks"]
+    values = [list(vars(each).values()) for each in callbacks if not _is_of_rehearsal(each)]
     for value in tree_leaves(values):
         is_module = isinstance(value, torch.nn.Module)
         inside = [*value.parameters(), *value.buffers()] if is_module else [value]
         for found in inside:
             if isinstance(found, torch.Tensor):
-                tensors.setdefault(id_of_memory(found), found.nbytes)
+                with suppress(Exception):  # of a user's class, or of a kind of its own
+                    # What is not strided lies in parts, which some kinds make when asked.
+                    where = id_of_memory(found) or ("in parts", id(found))
+                    tensors.setdefault(where, num_bytes(found))
     return sum(tensors.values())
+
+
+def _is_of_rehearsal(callback: pl.Callback) -> bool:
+    return type(callback).__module__.startswith("twinrun.")
 
 
 def _more_history(optimizer: torch.optim.Optimizer) -> int:

@@ -60,13 +60,17 @@ class LeftGradients:
         self._used |= {id(p): p for p in _of(optimizer)}
 
     def of(self, module: pl.LightningModule) -> dict[str, int]:
-        """Fingerprint the gradients that the first step had not cleared, by name."""
+        """Fingerprint the gradients that the first step had not cleared, by name.
+
+        All of them, where no optimizer had stepped: it may have begun to add them up.
+        """
         if not self._is_asked:
             return {}
         return {
             f"the gradient of {name}": fingerprint_tree(parameter.grad)
             for name, parameter in module.named_parameters()
-            if id(parameter) in self._used and id(parameter) not in self._cleared
+            if id(parameter) not in self._cleared
+            and (id(parameter) in self._used or not self._used)
         }
 
 

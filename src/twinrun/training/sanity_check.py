@@ -11,23 +11,22 @@ from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric
 
 from twinrun.generators import state_in_a_word
-from twinrun.hidden_content import saves_itself
 from twinrun.parallel.reached_code import ReachedCode
-from twinrun.set_attributes import own_of_module, set_by
-from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree, settings_of
+from twinrun.trace.fingerprints import fingerprint_rng_states, fingerprint_tree
+from twinrun.training.batch_clock import BatchClock
 from twinrun.training.first_calls import of_first_calls, of_loaders, uninitialized
 from twinrun.training.first_made import FirstMade
+from twinrun.training.held_prints import in_module, objects_of, of_updates, prints
 from twinrun.training.left_gradients import LeftGradients
 from twinrun.training.readers import VALIDATING, Readers
 from twinrun.training.set_anew import MetricResets, metric_of
 from twinrun.training.set_before import SetBefore
-from twinrun.values_inside import values_in
+from twinrun.training.step_on_copies import StepOnCopies
 from twinrun.wording import some
 
 REMEDY = "say `trainer: {num_sanity_val_steps: 2}`, Lightning's default, to train as such a script"
@@ -49,6 +48,7 @@ class SanityCheck(pl.Callback):
         self._at_first: dict[str, int] | None = None  # what metrics hold in the first step
         self._made: FirstMade | None = None
         self._gradients = LeftGradients()
+        self._copies = StepOnCopies()
         self._batch: tuple[object, ...] = ()  # the first one of validation
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -68,6 +68,8 @@ class SanityCheck(pl.Callback):
         """See which metrics are reset: a sanity check would have been before."""
         if not trainer.num_sanity_val_steps:
             self._uninitialized = uninitialized(pl_module)
+            if not self._is_seen:
+                self._copies.begin(trainer, pl_module, [*self._users(trainer)])
             self._resets.begin()
 
     def on_train_batch_start(
@@ -76,10 +78,11 @@ class SanityCheck(pl.Callback):
         """See what metrics hold in the first step."""
         if not trainer.num_sanity_val_steps and self._at_first is None:
             self._resets.end()
-            self._at_first = _prints(_objects(pl_module, Metric))
+            self._at_first = prints(objects_of(pl_module, Metric))
             with suppress(Exception):  # a module may hold what cannot be looked at
                 self._made = FirstMade(pl_module)
             self._gradients.begin(trainer, pl_module)
+            self._copies.take(batch)
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         """See no more of the first step."""
@@ -96,16 +99,21 @@ class SanityCheck(pl.Callback):
         """Keep the first batch."""
         if self._made is not None and not self._batch:
             self._batch = batch, batch_idx, dataloader_idx
+        self._copies.validate(batch, dataloader_idx)
 
     def on_train_end(self, *_: object, **__: object) -> None:
-        """See no more, also where there was no step."""
-        self._resets.end()
-        self._gradients.end()
+        """See no more, also where there was no step; a validation may follow."""
+        self._end(is_over=self._is_seen)
 
     def on_exception(self, *_: object, **__: object) -> None:
         """See no more, also where the training breaks off."""
+        self._end(is_over=True)
+
+    def _end(self, *, is_over: bool) -> None:
         self._resets.end()
         self._gradients.end()
+        if is_over:
+            self._copies.end()
 
     def _making(self, original: Callable[[], None]) -> Callable[[], None]:
         def setup_data() -> None:
@@ -137,28 +145,60 @@ class SanityCheck(pl.Callback):
             found = original()
             after = self._state(trainer, module)
             every = dict.fromkeys([*before, *after])
-            if changed := [name for name in every if before.get(name) != after.get(name)]:
-                code = ReachedCode(trainer, module), module, [*self._users(trainer)]
-                left = self._left(module, changed, after, SetBefore(*code).names)
-                self._note_changes(left, Readers(*code))
-            self._note_first_made(trainer, module)
+            changed = [name for name in every if before.get(name) != after.get(name)]
+            self._note_left(trainer, module, changed, after)
+            for clock in (c for c in vars(trainer)["callbacks"] if isinstance(c, BatchClock)):
+                clock.restart()  # no part of a step that may follow in this epoch
             return found
 
         return run
 
-    def _note_first_made(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def _note_left(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        changed: Sequence[str],
+        after: Mapping[str, int],
+    ) -> None:
+        """Note what validation leaves and what first calls make, unless it comes to nothing."""
+        first, made, by_length = self._first_made(trainer, module)
+        if not changed and not first and not made:
+            return
+        code = ReachedCode(trainer, module), module, [*self._users(trainer)]
+        left = self._left(module, changed, after, SetBefore(*code).names)
+        if not (names := [*left, *first, *made]):
+            return
+        tried = self._copies.of(trainer, module, self._state, names)
+        if tried is not None:
+            left = tried.left_of(left)
+            first = [name for name in first if name in by_length or tried.left_of([name])]
+        is_other = tried is not None and not tried.is_alike
+        readers = Readers(*code)
+        is_said = self._note_changes(left, readers)
+        by = "the first call of all, by its batch or by drawing, sets"
+        if first and (tried is None or is_other or by_length):
+            self._note(f"{by} {some(first)}", "training may be otherwise")
+        elif is_other and not is_said:
+            # Where validation asks for its Trainer, what is made shows by the step alone.
+            what = f"{by} {some(made)}" if made else "validation changes what the first step finds"
+            self._note(what, "training may be otherwise")
+        else:
+            self._note_changes(first, readers, by)
+        if tried is not None and tried.draws and tried.is_alike:
+            drawn = (
+                f"the first validation alone draws from the global generator of {some(tried.draws)}"
+            )
+            self._note(f"{drawn}, which what is drawn later follows", "training is otherwise")
+
+    def _first_made(
+        self, trainer: pl.Trainer, module: pl.LightningModule
+    ) -> tuple[list[str], list[str], set[str]]:
         made, batch = self._made, self._batch
         self._made, self._batch = None, ()
-        if made is None or not batch:
-            return
-        found: list[str] = []
-        with suppress(Exception):
-            found = made.of(trainer, module, batch, lambda of: _prints(_in_module(of)))
-        if found:
-            self._note(
-                f"the first call of all, by its batch or by drawing, sets {some(found)}",
-                "training may be otherwise",
-            )
+        if made is not None and batch:
+            with suppress(Exception):
+                return made.of(trainer, module, batch, lambda of: prints(in_module(of)))
+        return [], [], set()
 
     def _left(
         self,
@@ -190,19 +230,23 @@ class SanityCheck(pl.Callback):
 
         return [name for name in changed if not is_put_back(name)]
 
-    def _note_changes(self, changed: Sequence[str], readers: Readers) -> None:
+    def _note_changes(
+        self, changed: Sequence[str], readers: Readers, by_what: str = "validation changes"
+    ) -> bool:
+        """Note what is changed; say whether that may change the training."""
         by = {name: readers.of(name) for name in changed}
         unless = ""
         if asking := readers.of_check:
             unless = f", unless {some(asking)} by asking for sanity_checking leaves it as it is"
         # What reads it may find the same: a cache that is filled sooner.
-        if found := [name for name, of in by.items() if of is None or of - VALIDATING]:
-            self._note(f"validation changes {some(found)}", f"training may be otherwise{unless}")
+        if read := [name for name, of in by.items() if of is None or of - VALIDATING]:
+            self._note(f"{by_what} {some(read)}", f"training may be otherwise{unless}")
         if found := [name for name, of in by.items() if of and not of - VALIDATING]:
             self._note(
-                f"validation changes {some(found)}, which no other code names",
+                f"{by_what} {some(found)}, which no other code names",
                 f"what later validations log or do may be otherwise{unless}",
             )
+        return bool(read)
 
     def _note(self, what: str, then: str = "this is otherwise") -> None:
         note = f"{what}: with a sanity check before the first step {then}; {REMEDY}"
@@ -216,7 +260,7 @@ class SanityCheck(pl.Callback):
 
     def _state(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, int]:
         """Fingerprint what is found in a module, callbacks, loaders of validation and updates."""
-        objects = _in_module(module)
+        objects = in_module(module)
         objects += [
             (f"requires_grad of {n}", p.requires_grad) for n, p in module.named_parameters()
         ]
@@ -224,54 +268,9 @@ class SanityCheck(pl.Callback):
         objects.append(("val_dataloader", trainer.val_dataloaders))
         generators = ReachedCode(trainer, module).generators
         found = {name: fingerprint_tree(state_in_a_word(g)) for name, g in generators.items()}
-        found |= _prints(objects) | self._gradients.of(module)
+        found |= prints(objects) | self._gradients.of(module)
         # What Lightning steps by itself it steps behind a validation, not in it.
-        for name, values in _of_updates(trainer).items():
+        for name, values in of_updates(trainer).items():
             with suppress(Exception):
                 found[name] = fingerprint_tree(values)
         return found
-
-
-def _in_module(module: pl.LightningModule) -> list[tuple[str, object]]:
-    tensors = (*module.named_parameters(), *module.named_buffers())
-    return [*tensors, *_objects(module, torch.nn.Module)]
-
-
-def _objects(module: pl.LightningModule, kind: type) -> list[tuple[str, object]]:
-    """List what the parts of a kind hold in attributes of their own, by its path."""
-    found: list[tuple[str, object]] = []
-    for path, part in module.named_modules():
-        of_part = own_of_module(part).items() if isinstance(part, kind) else ()
-        # By what it notes of itself a collection shares states, which its metrics are asked for.
-        noted = set_by(type(part), ("torchmetrics.",)) if isinstance(part, MetricCollection) else ()
-        named = [(name, item) for name, item in of_part if name not in noted]
-        found += [(f"{path}.{name}" if path else name, item) for name, item in named]
-    return found
-
-
-def _prints(objects: Sequence[tuple[str, object]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for path, item in objects:
-        with suppress(Exception):  # an object of a user's may refuse to be looked at
-            found |= {name: _print(value) for name, value in values_in(item, path)}
-    return found
-
-
-def _print(value: object) -> int:
-    # A schedule that a module keeps, say.
-    return fingerprint_tree(value.state_dict() if saves_itself(value) else value)
-
-
-def _of_updates(trainer: pl.Trainer) -> dict[str, list[object]]:
-    """Find the settings of optimizers and the states of schedules: all of one name together."""
-    found: dict[str, list[object]] = {}
-    for optimizer in trainer.optimizers:
-        for group in settings_of(optimizer):
-            for name, value in group.items():
-                of_name = found.setdefault(f"the setting {name} of {type(optimizer).__name__}", [])
-                of_name.append(value)
-    for config in trainer.lr_scheduler_configs:
-        with suppress(Exception):  # of a user's own
-            state = config.scheduler.state_dict()
-            found.setdefault(f"the schedule {type(config.scheduler).__name__}", []).append(state)
-    return found

@@ -162,6 +162,9 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
     values = {choice["label"]: choice["values"] for choice in ranking["choices"]}
     are_alike = not found.unmoved and all(values[r.label] == values[first.label] for r in rivals)
     still = ALIKE.format(whom="all of these") if are_alike else _still(found)
+    if found.unmoved:
+        compared = [c for c in (first, *found.unmoved) if not c.scatter.deviation]
+        beside = _beside(ranking, found, [choice.label for choice in compared])
     return "undecided", f"undecided between {named}; {mean}; {still}{beside}"
 
 
@@ -208,12 +211,18 @@ def _shown(choice: Placed, digits: int = 3) -> str:
     return f"{choice.label} with {spread(choice.scatter, digits)}"
 
 
-def _beside(ranking: Ranking, found: Standing) -> str:
-    """Name the choices and the seeds that are not compared."""
+def _beside(ranking: Ranking, found: Standing, said: Sequence[str] = ()) -> str:
+    """Name the choices and the seeds that are not compared, and what no seed moves.
+
+    Args:
+        ranking: of the choices.
+        found: how they stand.
+        said: labels of those of which it is said that no seed changes their values.
+    """
     text = "".join(f"; {label} is not comparable ({why})" for label, why in found.beside[:3])
     text += f"; nor are {len(found.beside) - 3} more" if len(found.beside) > 3 else ""
     text += without_number(ranking) + not_finite_beside(ranking) + resumed_beside(ranking)
-    return text + begun_alike(ranking, {c.label: c.still for c in found.still if c.still})
+    return text + begun_alike(ranking, {*said, *(c.label for c in found.still if c.still)})
 
 
 def of_samples(ranking: Ranking) -> str:
