@@ -57,7 +57,7 @@ def _read(
     filling, named = reading.filling, reading.named
     reading.read((*sorted(methods), *_UNNAMED))
     filling.sets_any = False
-    reading.read(["__getattr__"])
+    reading.read(["__getattr__"], is_followed=True)
     if filling.sets_any:  # any that is asked for, and is not there
         for name in filling.loaded - reading.stored():
             filling.filled[name].add(SET)
@@ -74,7 +74,13 @@ class _Reading:
         self.filling, self.named = Filling(bases), set[str]()
         self._seen = set[int]()
 
-    def read(self, methods: Iterable[str]) -> None:
+    def read(self, methods: Iterable[str], *, is_followed: bool = False) -> None:
+        """Read them.
+
+        Args:
+            methods: their names.
+            is_followed: whether what is set by a text is known where that is.
+        """
         left = [found for name in methods for found in self._of_class(name)]
         while left:
             function, given = left.pop()
@@ -86,7 +92,7 @@ class _Reading:
             names = {*names_in(function.__code__), *texts}
             # What a descriptor sets is followed by what it knows of itself.
             is_of_member = any(isinstance(each.what, Member) for each in given)
-            if _BY_NAME & names and not is_of_member:
+            if _BY_NAME & names and not (is_of_member or is_followed):
                 for name in names:
                     self.filling.filled[name] |= {SET, ANY}
             self.filling.read(function, given)
