@@ -103,6 +103,27 @@ def attributes_of(value: object) -> dict[str, object]:
     return without_faceless(found)
 
 
+def set_attribute_of(value: object, name: str, held: object) -> None:
+    """Set an attribute where `attributes_of` finds it: in a slot, or beside them."""
+    if _is_slot(value, name):
+        object.__setattr__(value, name, held)
+    else:
+        vars(value)[name] = held
+
+
+def delete_attribute_of(value: object, name: str) -> None:
+    """Take away an attribute where `attributes_of` finds it."""
+    if _is_slot(value, name):
+        object.__delattr__(value, name)
+    else:
+        del vars(value)[name]
+
+
+def _is_slot(value: object, name: str) -> bool:
+    members = (vars(base)[name] for base in type(value).__mro__ if name in vars(base))
+    return isinstance(next(members, None), types.MemberDescriptorType)
+
+
 def without_faceless(found: Mapping[str, Kind]) -> dict[str, Kind]:
     """Leave out what does not say of which class it is, so that nothing can be asked of it.
 

@@ -11,7 +11,7 @@ import torch
 import xxhash
 from pytorch_lightning.utilities.seed import isolate_rng
 
-from twinrun.containers import is_faceless
+from twinrun.containers import attributes_of
 
 GENERATORS = (
     np.random.Generator,
@@ -91,20 +91,7 @@ def undrawn(owner: object) -> Iterator[None]:
 
 
 def _held(owner: object) -> Iterator[object]:
-    for value in _attributes(owner):
-        for found in (value, *_attributes(value)):
+    for value in attributes_of(owner).values():
+        for found in (value, *attributes_of(value).values()):
             if isinstance(found, GENERATORS):
                 yield found
-
-
-def _attributes(owner: object) -> list[object]:
-    slots = [name for kind in type(owner).__mro__ for name in _slots(kind)]
-    found = [*getattr(owner, "__dict__", {}).values()] + [
-        getattr(owner, name) for name in slots if hasattr(owner, name)
-    ]
-    return [value for value in found if not is_faceless(value)]
-
-
-def _slots(kind: type) -> list[str]:
-    found = vars(kind).get("__slots__", ())
-    return [found] if isinstance(found, str) else [name for name in found if name != "__dict__"]

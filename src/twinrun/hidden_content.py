@@ -3,6 +3,7 @@
 import collections
 import ctypes
 import io
+import mmap
 import numbers
 import pickle
 import sys
@@ -28,6 +29,7 @@ PLAIN = (bool, int, float, str, bytes, type(None))
 # Of other kinds, as NumPy's, fractions and complex ones: their text says what they are.
 NUMBERS = (np.generic, numbers.Number)
 MOST_BYTES = 1 << 26  # of an object that is pickled
+_BLOCKS = 64  # in how many places of more memory is looked at
 DEEPEST = 8  # containers inside each other
 CHUNK = 1 << 16  # entries that are written at once
 ESCAPED = "backslashreplace"
@@ -63,7 +65,8 @@ def saves_itself(value: object) -> TypeGuard[SavesItself]:
 def content_of(value: object, *, is_sought: bool = False) -> str | None:
     """Write down an object of a class of the standard library, or derived from one, as pickle does.
 
-    Also NumPy's `SeedSequence`, which counts what it has spawned. A date, a pattern, an
+    Also NumPy's `SeedSequence`, which counts what it has spawned, a storage of torch and a file
+    that is mapped into memory to be written to (of more than 64 MiB a part). A date, a pattern, an
     `itemgetter`, an array, a buffer in memory: each may be written to, or exchanged for another
     one. Nothing is returned of what is no such, of more than 64 MiB, or cannot be pickled, as a
     lock.
@@ -81,6 +84,8 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     """
     if (found := _numbers_of_c(value)) is not None:
         return f"{type(found).__name__} {xxhash.xxh3_64_hexdigest(bytes(found))}"
+    if isinstance(value, mmap.mmap | torch.UntypedStorage | torch.TypedStorage):
+        return _of_memory(value, is_sought=is_sought)
     is_file = isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)
     if is_file or isinstance(value, _OTHERS) or is_container(value) or is_hidden_iterator(value):
         return None
@@ -100,6 +105,33 @@ def content_of(value: object, *, is_sought: bool = False) -> str | None:
     except Exception:  # of whatever class
         return None
     return f"{type(value).__name__} {xxhash.xxh3_64_hexdigest(seen)}"
+
+
+def _of_memory(value: Any, *, is_sought: bool) -> str | None:
+    """Write down memory that may be written to, a part of much; nothing of what is read alone."""
+    position = ""
+    try:
+        if isinstance(value, mmap.mmap):
+            position = "" if is_sought else f" {value.tell()}"
+            with memoryview(value) as memory:
+                seen = None if memory.readonly else _parts_of(memory)
+        else:
+            storage = value._untyped_storage if isinstance(value, torch.TypedStorage) else value
+            held = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            few = held[:: -(-held.numel() // MOST_BYTES) or 1].cpu().contiguous()
+            seen = f"{held.numel()} {_parts_of(few.numpy().data)}"
+    except Exception:  # of whatever class: it is closed, say, or has no memory
+        return None
+    return None if seen is None else f"{type(value).__name__}{position} {seen}"
+
+
+def _parts_of(memory: memoryview) -> str:
+    content, every = xxhash.xxh3_64(), -(-len(memory) // MOST_BYTES) or 1
+    size = MOST_BYTES // _BLOCKS if every > 1 else len(memory)
+    for start in range(0, len(memory), size * every or 1):
+        with memory[start : start + size] as part:
+            content.update(part)
+    return f"{len(memory)} {content.hexdigest()}"
 
 
 def is_of_c(value: object) -> bool:

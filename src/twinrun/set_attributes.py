@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 from torch.optim import Optimizer
 
-from twinrun.containers import without_faceless
+from twinrun.containers import attributes_of
 
 # By torch's schedulers, and by others that wrap `step`.
 _SET_BY_OTHERS = {"step", "_opt_called", "_wrapped_by_lr_sched"}
@@ -81,15 +81,14 @@ def _stored_by(members: Iterable[object]) -> frozenset[str]:
 def own_attributes(optimizer: Optimizer) -> dict[str, object]:
     """Return the attributes that are neither torch's nor functions, by name."""
     others = _known_attributes(type(optimizer))
-    own = without_faceless({n: value for n, value in vars(optimizer).items() if n not in others})
+    own = {n: value for n, value in attributes_of(optimizer).items() if n not in others}
     return {name: value for name, value in own.items() if not callable(value)}
 
 
 def own_of_module(part: torch.nn.Module) -> dict[str, object]:
     """Return the attributes of a module that not every module of torch's or Lightning's has."""
     known = _of_every_module()
-    own = {name: value for name, value in vars(part).items() if name not in known}
-    return without_faceless(own)
+    return {name: value for name, value in attributes_of(part).items() if name not in known}
 
 
 @functools.cache

@@ -12,8 +12,13 @@ from twinrun.checkpoint.plain_data import PLAIN
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
-from twinrun.checkpoint.users_code import is_computed_once, is_mapped, is_users
-from twinrun.containers import entries, is_container, size_of, without_faceless
+from twinrun.checkpoint.users_code import (
+    attributes_seen,
+    is_computed_once,
+    is_mapped,
+    is_users,
+)
+from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import NUMBERS
 from twinrun.set_attributes import set_by_other_bases
@@ -46,7 +51,7 @@ def of_data(
         state = OwnState(owner) if is_telling else None
         told = told_anew(owner) if index else set()
         told |= set_by_other_bases(type(owner), is_users) if index and is_telling else set()
-        attributes = without_faceless(getattr(owner, "__dict__", {}))
+        attributes = attributes_seen(owner)
         # It is there, and has these: what it is first given under way has changed.
         prefix = f"{'told' if index and is_telling else 'data'} {index} {type(owner).__name__}."
         yield prefix, Said([f"{name}" for name in attributes])

@@ -73,6 +73,8 @@ class DataLooks:
         self._of_library: set[tuple[int, str]] = set()
         self._mapped: set[tuple[int, str]] = set()
         self._filled, self._said = set[tuple[int, str]](), set[tuple[int, str]]()
+        self.sets: set[str] = set()
+        """What sets are called."""
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         module = trainer.lightning_module
@@ -81,6 +83,8 @@ class DataLooks:
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen, left=left):
             self.held.note(found)
+            if is_really(found.owner, set):
+                self.sets.add(found.name)
             is_told, may_fill = told.tells(found), told.may_fill(found)
             if may_fill:
                 self._filled.add((id(found.owner), found.name))

@@ -16,9 +16,9 @@ from twinrun.containers import entries, is_container, size_of
 _MOST = 64  # entries of a container in which functions are looked for
 # Where an object is called, and a class.
 _CALLED = (("__call__",), ("__init__", "__new__", "__post_init__"))
-_AROUND = (functools.partial, functools.partialmethod, functools.cached_property)
-_AROUND += (types.MethodType, property, staticmethod, classmethod, type(functools.cache(len)))
-_INSIDE = ("func", "args", "keywords", "__func__", "__self__", "fget", "__wrapped__")
+AROUND = (functools.partial, functools.partialmethod, functools.cached_property)
+AROUND += (types.MethodType, property, staticmethod, classmethod, type(functools.cache(len)))
+INSIDE = ("func", "args", "keywords", "__func__", "__self__", "fget", "__wrapped__")
 
 
 def names_behind(owners: Sequence[object], name: str) -> set[str]:
@@ -49,8 +49,8 @@ class _Followed:
     def _follow(self, value: object) -> None:
         if isinstance(value, types.FunctionType):
             self._read(value)
-        elif isinstance(value, _AROUND):
-            self._left += [getattr(value, name, None) for name in _INSIDE]
+        elif isinstance(value, AROUND):
+            self._left += [getattr(value, name, None) for name in INSIDE]
         elif is_container(value):
             if size_of(value) <= _MOST:
                 self._left += [item for _, item in entries(value)]

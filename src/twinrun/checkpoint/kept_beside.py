@@ -37,6 +37,8 @@ Look = TypeVar("Look")
 _CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
 # Of what data keep in their class or their file.
 _OF_CLASS = " (a cache of what data read may be an attribute that `__init__` sets: `self.x = {}`)"
+# Of a set: data may depend on whether something is in it.
+_OF_SET = " (its data's `state_dict` and `load_state_dict` may hold it)"
 
 
 class KeptBeside:
@@ -160,7 +162,8 @@ class KeptBeside:
         self.attributes = {key: now.attributes[key] for key in computed} | self.attributes
         loaders = training_loaders(trainer)
         kinds = {type(each).__name__ for each in loaders if hasattr(type(each), "__next__")}
-        cures = dict.fromkeys(now.data.held.of_classes, _OF_CLASS)
+        cures = dict.fromkeys(now.data.sets, _OF_SET)
+        cures |= dict.fromkeys(now.data.held.of_classes, _OF_CLASS)
         cures |= {_named(why): _CURE for why in found if why.partition(".")[0] in kinds}
         return attributes, [f"{why}{cures.get(_named(why), '')}" for why in found]
 

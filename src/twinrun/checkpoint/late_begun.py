@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import pytorch_lightning as pl
 
+from twinrun.checkpoint.late_disturbed import Disturbing
 from twinrun.checkpoint.late_spots import LEAF, NOTHING, SEEN, Before, Outlines, is_blank
 from twinrun.checkpoint.late_unread import read_elsewhere, set_anew
 from twinrun.checkpoint.refusals import loaders_of
@@ -72,7 +73,7 @@ class LateData:
         """Yield what may have been given something later, and what it had before."""
         loaders = loaders_of(trainer)
         found = [*users_attributes(trainer, loaders)]
-        self.unread = unread = _unread(found)
+        self.unread = unread = _unread(trainer, found)
         self.nothing = []
         self.owning = {called.rpartition(".")[0] for called, _ in found}
         # A dataset that a data module keeps, where its loader is made, is looked at as what it is.
@@ -103,12 +104,14 @@ class LateData:
         names = {(id(each.owner), each.name): each for each in late}
         # What has come to one of several that have it is looked at there.
         names |= {(id(each.owner), each.name): each for _, each in found if id(each.value) in alone}
-        return _unread(found) | {
+        return _unread(trainer, found) | {
             key for key, each in names.items() if not is_computed_once(each.owner, each.name)
         }
 
 
-def _unread(found: Iterable[tuple[str, UsersAttribute]]) -> set[tuple[int, str]]:
+def _unread(
+    trainer: pl.Trainer, found: Iterable[tuple[str, UsersAttribute]]
+) -> set[tuple[int, str]]:
     """Name what nobody reads that has not set it before, by the identity of its owner."""
     every = [each for _, each in found]
     try:
@@ -116,6 +119,11 @@ def _unread(found: Iterable[tuple[str, UsersAttribute]]) -> set[tuple[int, str]]
         if not asked:
             return set()
         read = read_elsewhere([each.owner for each in every])
+        disturbing = Disturbing(trainer, read)
+        return {
+            (id(each.owner), each.name)
+            for each in asked
+            if each.name not in read and not disturbing.disturbs(each.owner, each.name)
+        }
     except Exception:  # of whatever class: their code cannot be read
         return set()
-    return {(id(each.owner), each.name) for each in asked if each.name not in read}

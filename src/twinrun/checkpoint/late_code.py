@@ -1,31 +1,31 @@
-"""Follow what lies in attributes through the instructions of functions: into what is something put.
+"""What the functions of a class set, and into what they put something: called from each other.
 
-Each instruction once more or less in turn, whatever is jumped over: a value is told by the
-attributes that it lies in. What is not known here is nothing that is filled.
+A value is told by the attributes that it lies in (see `late_frames`).
 """
 
-import builtins
-import dis
 import types
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 
-from twinrun.checkpoint.late_values import NOTHING, Value, arguments, either, merged, of_name, texts
-from twinrun.checkpoint.users_code import functions_in, is_users
+from twinrun.checkpoint.late_frames import Frame, Inside
+from twinrun.checkpoint.late_puts import BY_A_KEY, FILLS, LIES_IN, LIKE, PUTS, SETS
+from twinrun.checkpoint.late_values import (
+    ATTRIBUTES,
+    NOTHING,
+    Member,
+    Value,
+    arguments,
+    either,
+    known_as,
+    of_name,
+)
+from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users
+from twinrun.containers import is_faceless
 
 DEEPEST = 5  # functions that call each other
-_FILLS = {"setdefault", "append", "add", "update", "extend", "insert", "put", "__setitem__"}
-_BY_A_KEY = {"setdefault", "__setitem__"}
-_LIES_IN = {"get", "setdefault", "pop", "values", "items", "__getitem__"}
-# As what they are given.
-_LIKE = (enumerate, zip, iter, next, reversed, sorted, list, tuple, filter)
-_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
-_ENDS = {"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS"}
-_ENDS |= {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
-_LEAVES_TOP = ("POP", "STORE", "DELETE", "END", "JUMP", "LIST", "SET", "MAP", "DICT")
-_KNOWN = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
-_NULL = 2  # places of a call for the function, and for the object of a method
+SET, ANY, ITSELF = "=", "*", "[]"
+"""That an attribute is set; a key that no code names; an object that puts something into itself."""
 
 
 class Filling:
@@ -38,20 +38,40 @@ class Filling:
             bases: whose methods are called by their names.
         """
         self.filled: dict[str, set[str]] = defaultdict(set)
-        self._bases = bases
+        """Keys by which something is put into attributes."""
+        self.asked = set[str]()
+        """Attributes that are asked for what lies in them."""
+        self.sets_any = False
+        """Whether an attribute is set whose name is computed."""
+        self.loaded = set[str]()
+        """Attributes that the object is asked for."""
+        self.bases = bases
         self._returned: dict[object, Value] = {}
+        self._members: dict[int, Member] = {}
 
-    def read(self, function: types.FunctionType) -> None:
-        """Look at a function, whatever it is called with."""
+    def read(self, function: types.FunctionType, given: Sequence[Value] = ()) -> None:
+        """Look at a function, whatever else it is called with.
+
+        Args:
+            function: it.
+            given: its first arguments.
+        """
         with suppress(Exception):  # instructions of another version, say
-            self.call(function, [of_name(name) for name in arguments(function.__code__)], DEEPEST)
+            others = arguments(function.__code__)[len(given) :]
+            self.call(function, [*given, *map(of_name, others)], DEEPEST)
 
     def call(self, function: types.FunctionType, given: Sequence[Value], deeper: int) -> Value:
         """Look at a function that is given these; return what it returns."""
+        names = dict(zip(arguments(function.__code__), given, strict=False))
+        return self._call(function, names, deeper)
+
+    def _call(self, function: types.FunctionType, names: dict[str, Value], deeper: int) -> Value:
         code = function.__code__
-        return self.run(
-            code, function.__globals__, dict(zip(arguments(code), given, strict=False)), deeper
-        )
+        # A decorator's function knows what it decorates, and names, from around it.
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            with suppress(ValueError):  # not set yet
+                names.setdefault(name, Value(what=known_as(cell.cell_contents)))
+        return self.run(code, function.__globals__, names, deeper)
 
     def run(
         self,
@@ -76,221 +96,177 @@ class Filling:
         if not deeper or key in self._returned:
             return self._returned.get(key, NOTHING)
         self._returned[key] = NOTHING  # until it is known
-        frame = _Frame(self, code, known, {**names}, deeper)
+        frame = Frame(self, code, known, {**names}, deeper)
         for _ in range(2):  # in a loop what comes later is known then
             frame.go()
         self._returned[key] = frame.returned
         return frame.returned
 
-    def put(self, roots: frozenset[str], key: object) -> None:
-        """Note that something is put into what lies in attributes."""
-        for name in roots:
-            self.filled[name].add(key if isinstance(key, str) else "*")
+    def put(self, container: Value, key: object) -> None:
+        """Note that something is put into a container."""
+        known = key if isinstance(key, str) else ANY
+        for name in container.roots:
+            self.filled[name].add(known)
+        if container.what is ATTRIBUTES:
+            self._set(key)
+        if container.is_self:
+            self.filled[ITSELF].add(known)
+
+    def set(self, owner: Value, name: object) -> None:
+        """Note that an attribute is set."""
+        if isinstance(name, str) or owner.is_self:
+            self._set(name)
+        if isinstance(name, str):
+            self.put(owner._replace(is_self=False), f".{name}")
+
+    def _set(self, name: object) -> None:
+        if isinstance(name, str):
+            self.filled[name].add(SET)
+        else:
+            self.sets_any = True
+
+    def ask(self, container: Value, key: Value) -> Value:
+        """Return what lies in a container."""
+        if container.what is ATTRIBUTES:
+            return Value(frozenset({key.what})) if isinstance(key.what, str) else NOTHING
+        self.asked |= container.roots
+        return Value(container.roots)
+
+    def attribute(self, owner: Value, name: str, deeper: int) -> Value:
+        """Return an attribute."""
+        what, roots = owner.what, owner.roots | {name}
+        if isinstance(what, Member):
+            return Value(what=known_as(what.attributes.get(name)))
+        if isinstance(what, types.ModuleType):
+            return Value(what=known_as(vars(what).get(name)))
+        if isinstance(what, types.FunctionType) and name == "__name__":
+            return Value(what=what.__name__)
+        if owner.is_self and name == "__dict__":
+            return Value(what=ATTRIBUTES)
+        if not owner.is_self:
+            return Value(roots, name, is_method=True) if name in FILLS else Value(roots)
+        self.loaded.add(name)
+        found = NOTHING
+        for member in self.members(name):
+            if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
+                found = either(found, self.call(member.fget, [owner], deeper - 1))
+            elif isinstance(member, str):  # of the class
+                found = either(found, Value(what=member))
+            elif get := method_of(member, "__get__"):
+                given = [Value(what=self.member(member)), owner, NOTHING]
+                found = either(found, self.call(get, given, deeper - 1))
+        return Value(roots | found.roots, found.what if isinstance(found.what, str) else None)
+
+    def members(self, name: str) -> list[object]:
+        """List what the classes have by a name, and can be asked of which class it is."""
+        found = [vars(base)[name] for base in self.bases if name in vars(base)]
+        return [each for each in found if not is_faceless(each)]
+
+    def member(self, held: object) -> Member:
+        """Return an object in a class as what is known of it."""
+        if id(held) not in self._members:
+            self._members[id(held)] = Member(held, attributes_seen(held))
+        return self._members[id(held)]
 
     def method(self, name: str, given: Sequence[Value], deeper: int) -> Value:
         """Look at methods of the object."""
         found = NOTHING
-        for base in self._bases:
-            for function in functions_in(vars(base).get(name)):
+        for member in self.members(name):
+            for function in functions_in(member):
                 if isinstance(function, types.FunctionType):
-                    is_static = isinstance(vars(base)[name], staticmethod)
-                    own = given[1:] if is_static else given
+                    own = given[1:] if isinstance(member, staticmethod) else given
                     found = either(found, self.call(function, own, deeper))
         return found
 
-
-class _Frame:
-    """The instructions of one function, from the first to the last."""
-
-    def __init__(
+    def called(
         self,
-        filling: Filling,
-        code: types.CodeType,
-        known: dict[str, object],
-        names: dict[str, Value],
+        pair: tuple[Value, Value],
+        given: Sequence[Value],
+        words: Sequence[str],
+        inside: Inside,
         deeper: int,
-    ) -> None:
-        self._filling, self._code, self._known = filling, code, known
-        self._names, self._deeper = names, deeper
-        self._stack: list[Value] = []
-        self._at: dict[int, list[Value]] = {}  # stacks that are jumped with
-        self._words: tuple[str, ...] = ()
-        self.returned = NOTHING
-
-    def go(self) -> None:
-        is_reached = True
-        self._stack, self._at = [], {}
-        for step in dis.get_instructions(self._code):
-            if (came := self._at.get(step.offset)) is not None:
-                self._stack = merged(self._stack, came) if is_reached else came
-                is_reached = True
-            elif not is_reached:  # of an exception
-                self._stack, is_reached = [], True
-            if step.opcode in _JUMPS:
-                more = dis.stack_effect(step.opcode, step.arg, jump=True)
-                stack = self._stack[: len(self._stack) + min(more, 0)] + [NOTHING] * max(more, 0)
-                self._at[step.argval] = stack
-            self._step(step)
-            is_reached = step.opname not in _ENDS
-
-    def _pop(self, count: int = 1) -> list[Value]:
-        found = [self._stack.pop() if self._stack else NOTHING for _ in range(count)]
-        return found[::-1]
-
-    def _step(self, step: dis.Instruction) -> None:
-        name, stack = step.opname, self._stack
-        handler = getattr(self, f"_{name.lower()}", None)
-        if handler is not None:
-            handler(step)
-        elif name.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_CLOSURE")):
-            stack += [self._names.get(each, NOTHING) for each in texts(step.argval)]
-        elif name.startswith(("STORE_FAST", "STORE_DEREF")):
-            first, *others = texts(step.argval)
-            self._names[first] = either(self._names.get(first, NOTHING), *self._pop())
-            for each in others:
-                if "LOAD" in name:
-                    stack.append(self._names.get(each, NOTHING))
-                else:
-                    self._names[each] = either(self._names.get(each, NOTHING), *self._pop())
-        elif name in ("GET_ITER", "GET_YIELD_FROM_ITER", "CACHE", "PRECALL", "RESUME"):
-            return
-        elif name in ("BUILD_TUPLE", "BUILD_LIST"):
-            found = self._pop(step.arg or 0)
-            stack.append(Value(frozenset().union(*(each.roots for each in found))))
-        elif name == "RETURN_VALUE":
-            self.returned = either(self.returned, *self._pop())
-        elif name == "YIELD_VALUE":
-            self.returned = either(self.returned, *stack[-1:] or [NOTHING])
-        else:
-            change = dis.stack_effect(step.opcode, step.arg, jump=False)
-            self._pop(max(-change, 0))
-            if change < 0 and self._stack and not name.startswith(_LEAVES_TOP):
-                self._stack[-1] = NOTHING
-            stack += [NOTHING] * change
-
-    def _load_const(self, step: dis.Instruction) -> None:
-        self._stack.append(Value(what=step.argval))
-
-    def _load_global(self, step: dis.Instruction) -> None:
-        held = self._known.get(step.argval, getattr(builtins, step.argval, None))
-        found = Value(what=held if isinstance(held, _KNOWN) else None)
-        is_called = dis.stack_effect(step.opcode, step.arg, jump=False) == _NULL
-        self._stack += [found, NOTHING] if is_called else [found]
-
-    def _load_attr(self, step: dis.Instruction) -> None:
-        (owner,) = self._pop()
-        name = str(step.argval)
-        if step.opname == "LOAD_METHOD" or dis.stack_effect(step.opcode, step.arg, jump=False) == 1:
-            self._stack += [Value(owner.roots | {name}, name, is_method=True), owner]
-        else:
-            self._stack.append(Value(owner.roots | {name}))
-
-    _load_method = _load_attr
-
-    def _load_super_attr(self, step: dis.Instruction) -> None:
-        *_, owner = self._pop(3)
-        is_called = dis.stack_effect(step.opcode, step.arg, jump=False) == -1
-        method = Value(what=str(step.argval), is_method=True)
-        self._stack += [method, owner] if is_called else [NOTHING]
-
-    def _store_attr(self, step: dis.Instruction) -> None:
-        _, owner = self._pop(2)
-        self._filling.filled[str(step.argval)].add("=")
-        self._filling.put(owner.roots, f".{step.argval}")
-
-    def _store_subscr(self, step: dis.Instruction) -> None:
-        _, container, key = self._pop(3)
-        self._filling.put(container.roots, key.what)
-
-    def _store_slice(self, step: dis.Instruction) -> None:
-        _, container, *_ = self._pop(4)
-        self._filling.put(container.roots, None)
-
-    def _binary_subscr(self, step: dis.Instruction) -> None:
-        container, _ = self._pop(2)
-        self._stack.append(Value(container.roots))
-
-    def _binary_slice(self, step: dis.Instruction) -> None:
-        container, *_ = self._pop(3)
-        self._stack.append(Value(container.roots))
-
-    def _for_iter(self, step: dis.Instruction) -> None:
-        self._stack.append(Value(self._stack[-1].roots if self._stack else frozenset()))
-
-    def _unpack_sequence(self, step: dis.Instruction) -> None:
-        (found,) = self._pop()
-        self._stack += [Value(found.roots)] * (step.arg or 0)
-
-    def _copy(self, step: dis.Instruction) -> None:
-        depth = step.arg or 1
-        self._stack.append(self._stack[-depth] if depth <= len(self._stack) else NOTHING)
-
-    def _swap(self, step: dis.Instruction) -> None:
-        depth, stack = step.arg or 1, self._stack
-        if depth <= len(stack):
-            stack[-1], stack[-depth] = stack[-depth], stack[-1]
-
-    def _make_function(self, step: dis.Instruction) -> None:
-        inner = self._pop(1 - dis.stack_effect(step.opcode, step.arg, jump=False))[-1]
-        self._stack.append(inner)
-        self._run_inside(inner, [])
-
-    def _set_function_attribute(self, step: dis.Instruction) -> None:
-        *_, inner = self._pop(2)
-        self._stack.append(inner)
-
-    def _kw_names(self, step: dis.Instruction) -> None:
-        self._words = tuple(map(str, self._code.co_consts[step.arg or 0]))
-
-    def _call_kw(self, step: dis.Instruction) -> None:
-        (words,) = self._pop()
-        self._words = words.what if isinstance(words.what, tuple) else ()
-        self._call(step)
-
-    def _call(self, step: dis.Instruction) -> None:
-        first, second, *given = self._pop(_NULL + (step.arg or 0))
-        words, self._words = self._words, ()
-        self._stack.append(self._called(first, second, given, words))
-
-    def _called(
-        self, first: Value, second: Value, given: list[Value], words: tuple[str, ...]
     ) -> Value:
-        filling = self._filling
+        """Look at what is called; return what it returns.
+
+        Args:
+            pair: the function and the object of a method, as they lie on the stack.
+            given: arguments.
+            words: the names of the last of these.
+            inside: looks at a function inside of the one that calls.
+            deeper: how many more functions may be called.
+        """
+        first, second = pair
         if first.is_method and isinstance(second.what, types.ModuleType):
             held = vars(second.what).get(str(first.what))
-            first, second = Value(what=held if isinstance(held, _KNOWN) else None), NOTHING
+            first, second = Value(what=known_as(held)), NOTHING
         if first.is_method:
-            name = str(first.what)
-            if second.is_self:
-                return filling.method(name, [second, *given], self._deeper - 1)
-            if name in _FILLS:
-                key = given[0].what if name in _BY_A_KEY and given else None
-                filling.put(second.roots, key)
-            return Value(second.roots) if name in _LIES_IN else NOTHING
+            return self._called_by_name(first, second, given, deeper)
         # Before version 3.13 what is called may lie behind nothing, or before an argument.
         called, own = (first, second) if first.what is not None else (second, NOTHING)
         given = [own, *given] if own != NOTHING else given
         what = called.what
+        if called.is_method:
+            return self._called_by_name(called, NOTHING, given, deeper)
         if what is super:
             return Value(is_self=True)
+        if what is vars and given and given[0].is_self:
+            return Value(what=ATTRIBUTES)
         if what is getattr and len(given) > 1 and isinstance(given[1].what, str):
-            return Value(given[0].roots | {given[1].what})
+            return self.attribute(given[0], given[1].what, deeper)
         if isinstance(what, type | types.BuiltinFunctionType):
-            roots = frozenset().union(*(each.roots for each in given))
-            return Value(roots) if what in _LIKE else NOTHING
+            self._give(what, given)
+            roots = frozenset[str]().union(*(each.roots for each in given))
+            return Value(roots) if what in LIKE else NOTHING
         if isinstance(what, types.CodeType):
-            return self._run_inside(called, given)
+            return inside(called, given)
         if isinstance(what, types.FunctionType) and is_users(what.__module__):
             split = len(given) - len(words)
             names = dict(zip(arguments(what.__code__), given[:split], strict=False))
             names |= dict(zip(words, given[split:], strict=False))
-            return filling.run(what.__code__, what.__globals__, names, self._deeper - 1)
+            return self._call(what, names, deeper - 1)
         return NOTHING
 
-    def _run_inside(self, inner: Value, given: Sequence[Value]) -> Value:
-        """Look at a function inside of this one, which has its variables."""
-        if not isinstance(inner.what, types.CodeType):
-            return NOTHING
-        free = {each: self._names.get(each, NOTHING) for each in inner.what.co_freevars}
-        names = free | dict(zip(arguments(inner.what), given, strict=False))
-        return self._filling.run(inner.what, self._known, names, self._deeper - 1)
+    def _called_by_name(
+        self, method: Value, owner: Value, given: Sequence[Value], deeper: int
+    ) -> Value:
+        name, what = str(method.what), owner.what
+        if owner == NOTHING:  # one that was taken from its object before
+            owner = Value(method.roots - {name})
+        if isinstance(what, Member):
+            held = known_as(what.attributes.get(name))
+            if isinstance(held, types.FunctionType):
+                return self.call(held, given, deeper - 1)
+            own = method_of(what, name)
+            return self.call(own, [owner, *given], deeper - 1) if own else NOTHING
+        if isinstance(what, type) and given:  # of a class, which is given the object
+            owner, *given = given
+        if name == "__setattr__" and given:
+            self.set(owner, given[0].what)
+        if owner.is_self:
+            if name in FILLS and not self.members(name):
+                self.put(owner, None)
+            return self.method(name, [owner, *given], deeper - 1)
+        if name in FILLS:
+            self.put(owner, given[0].what if name in BY_A_KEY and given else None)
+        if owner.what is ATTRIBUTES or name == "__getitem__":
+            found = self.ask(owner, given[0] if given else NOTHING)
+            return found if name in LIES_IN else NOTHING
+        return Value(owner.roots) if name in LIES_IN else NOTHING
+
+    def _give(self, what: object, given: Sequence[Value]) -> None:
+        """Note what a function of a library puts into what it is given, or may."""
+        if what in PUTS and given:
+            key = given[1].what if what in BY_A_KEY and len(given) > 1 else None
+            self.put(given[0], key)
+        if what in SETS and len(given) > 1:
+            self.set(given[0], given[1].what)
+        for each in given:
+            if each.is_method and each.what in FILLS:
+                self.put(Value(each.roots - {str(each.what)}), None)
+
+
+def method_of(held: object, name: str) -> types.FunctionType | None:
+    """Return a method of an object's class that is written in Python, by its name."""
+    kind = held.kind if isinstance(held, Member) else type(held)
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return found if isinstance(found, types.FunctionType) else None

@@ -1,7 +1,9 @@
 """Attributes that code sets anew before it reads them: from one call to the next they hold nothing.
 
 A sampler may keep the order that it has drawn where it is begun, a dataset the index that it was
-asked for last. A resumed training need not have them.
+asked for last. A resumed training need not have them. Between two mini-batches a generator stands
+still, and a callback or a step may set what it reads next: so of what it sets before and reads
+behind a `yield`, it alone has to be the one that sets it (see `late_disturbed`).
 """
 
 import dis
@@ -29,7 +31,7 @@ _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 @functools.cache
 def set_anew(kind: type) -> frozenset[str]:
     """Name the attributes that no method of a class reads that has not set them before."""
-    methods = [each for each in _methods(kind) if each.name not in MADE_ONCE]
+    methods = methods_of(kind)
     own = [each.code for each in methods if each.is_own]
     if any(_ANY & {*names_in(code)} for code in own):
         return frozenset()
@@ -53,15 +55,27 @@ def read_elsewhere(owners: Iterable[object]) -> set[str]:
     """
     if any(type(each).__module__ not in sys.modules for each in owners):
         raise TypeError("a class lies in no file")
-    found = set[str]()
-    for name, module in [*sys.modules.items()]:
-        file = getattr(module, "__file__", None) or ""
-        # Namespaces that a library makes name files that are none.
-        if is_users(name) and file.endswith(".py") and Path(file).is_absolute():
-            found |= _read_in(file)
-        elif name == "__main__" and any(type(each).__module__ == name for each in owners):
-            raise TypeError("a class lies in no file")
-    return found
+    files = users_files()
+    if "__main__" not in files and any(type(each).__module__ == "__main__" for each in owners):
+        raise TypeError("a class lies in no file")
+    return set[str]().union(*map(_read_in, files.values()))
+
+
+def users_files() -> dict[str, str]:
+    """Return the files of a user's that the process has, by the names of their modules."""
+    return _files_of(tuple(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _files_of(names: tuple[str, ...]) -> dict[str, str]:
+    users = {name: sys.modules.get(name) for name in names if is_users(name)}
+    named = {name: getattr(each, "__file__", None) or "" for name, each in users.items()}
+    # Namespaces that a library makes name files that are none.
+    return {
+        name: file
+        for name, file in named.items()
+        if file.endswith(".py") and Path(file).is_absolute()
+    }
 
 
 @functools.cache
@@ -93,7 +107,7 @@ def _self_of(code: types.CodeType) -> tuple[str, ...]:
     return ("self",) if is_method or "self" in code.co_freevars else ()
 
 
-class _Method(NamedTuple):
+class Method(NamedTuple):
     """One of a class."""
 
     name: str
@@ -104,19 +118,24 @@ class _Method(NamedTuple):
     """What it does."""
 
 
-def _methods(kind: type, *, are_all: bool = False) -> list[_Method]:
+def methods_of(kind: type) -> list[Method]:
+    """List the methods of a class that may be called once an object of it has been made."""
+    return [each for each in _methods(kind) if each.name not in MADE_ONCE]
+
+
+def _methods(kind: type, *, are_all: bool = False) -> list[Method]:
     """List the methods of a class and its bases, with those that are overridden if one asks them.
 
     Args:
         kind: the class.
         are_all: with these whether or not one asks them.
     """
-    all_of_them, first = list[_Method](), dict[str, list[_Method]]()
+    all_of_them, first = list[Method](), dict[str, list[Method]]()
     for base in kind.__mro__[:-1]:
         for name, member in vars(base).items():
             plain = [inspect.unwrap(each) for each in functions_in(member) if callable(each)]
             codes = [each.__code__ for each in plain if isinstance(each, types.FunctionType)]
-            methods = [_Method(name, is_users(base.__module__), code) for code in codes]
+            methods = [Method(name, is_users(base.__module__), code) for code in codes]
             all_of_them += methods
             first.setdefault(name, methods)
     asked = {"super", *(base.__name__ for base in kind.__mro__)}
@@ -126,7 +145,7 @@ def _methods(kind: type, *, are_all: bool = False) -> list[_Method]:
     return [each for methods in first.values() for each in methods]
 
 
-def _is_set_in_reading(methods: Sequence["_Method"], name: str) -> bool:
+def _is_set_in_reading(methods: Sequence["Method"], name: str) -> bool:
     """Say whether a method that reads data sets an attribute, or one that is called by these."""
     setting = {each.name for each in methods if name in _stored(each.code)}
     reading = [each for each in methods if each.name in READING]
@@ -138,18 +157,42 @@ def _stored(code: types.CodeType) -> set[str]:
     return {str(step.argval) for step in steps if step.opname == "STORE_ATTR"}
 
 
-def _is_read_unset(methods: Sequence["_Method"], name: str) -> bool:
+def _is_read_unset(methods: Sequence["Method"], name: str) -> bool:
     """Say whether a method may read an attribute that neither it nor one it calls has set."""
+    return any(True for _ in reading_unset(methods, name))
+
+
+def reading_unset(
+    methods: Sequence["Method"], name: str, *, is_at_once: bool = False
+) -> Iterator["Method"]:
+    """Yield the methods that may read an attribute that neither they nor one they call has set.
+
+    Args:
+        methods: of a class.
+        name: of the attribute.
+        is_at_once: take nothing for set behind a `yield`, nor in functions inside of methods.
+    """
     naming = [each for each in methods if name in names_in(each.code)]
     leaving = {each.name for each in methods if each not in naming or _may_leave(each.code, name)}
     setting = frozenset(each.name for each in naming if each.name not in leaving)
     # A way there is by code that calls what sets it, too.
-    return any(
-        (isinstance(step.argval, types.CodeType) and name in names_in(step.argval))
-        or (step.opname in _NAMES and step.argval == name)
-        for each in naming
-        for step in _unset(each.code, name, setting - {each.name})
-    )
+    for each in naming:
+        inside = [inner for inner in each.code.co_consts if isinstance(inner, types.CodeType)]
+        is_inside = any(name in names_in(inner) for inner in inside if not _is_run_at_once(inner))
+        steps = _unset(each.code, name, setting - {each.name}, is_at_once=is_at_once)
+        if (is_at_once and is_inside) or any(_is_reading(step, name) for step in steps):
+            yield each
+
+
+def _is_run_at_once(code: types.CodeType) -> bool:
+    """Say whether it is a comprehension, which older versions of Python run as a function."""
+    return code.co_name in {"<listcomp>", "<dictcomp>", "<setcomp>"}
+
+
+def _is_reading(step: dis.Instruction, name: str) -> bool:
+    if isinstance(step.argval, types.CodeType):
+        return name in names_in(step.argval)
+    return step.opname in _NAMES and step.argval == name
 
 
 def _may_leave(code: types.CodeType, name: str) -> bool:
@@ -159,37 +202,51 @@ def _may_leave(code: types.CodeType, name: str) -> bool:
     return bool(is_run_later) or any(returns)
 
 
-def _unset(code: types.CodeType, name: str, setting: frozenset[str]) -> Iterator[dis.Instruction]:
+def _unset(
+    code: types.CodeType, name: str, setting: frozenset[str], *, is_at_once: bool = False
+) -> Iterator[dis.Instruction]:
     """Yield the steps to which a way leads on which an attribute is not set.
 
     Args:
         code: of a method.
         name: of the attribute.
         setting: methods that set it, if they are called without arguments.
+        is_at_once: it is not set any more behind a `yield`.
     """
     steps = [step for step in dis.get_instructions(code) if step.opname not in _NO_STEPS]
     at = {step.offset: turn for turn, step in enumerate(steps)}
     caught = dis.Bytecode(code).exception_entries  # pyrefly: ignore[missing-attribute]
     own = code.co_varnames[:1]
-    left, seen = [0], set[int]()
+    left, seen = [(0, False)], set[tuple[int, bool]]()
     while left:
-        turn = left.pop()
-        if turn in seen or turn >= len(steps):
+        turn, is_set = left.pop()
+        if (turn, is_set) in seen or turn >= len(steps):
             continue
-        seen.add(turn)
+        seen.add((turn, is_set))
         step = steps[turn]
-        yield step
-        is_own = turn > 0 and _last(steps[turn - 1]) == own
-        is_set = step.opname == "STORE_ATTR" and step.argval == name
-        called = steps[turn + 1 : turn + 2] if step.opname in _READS else []
-        is_called = any(each.opname == "CALL" and not each.arg for each in called)
-        left += [at[each.target] for each in caught if each.start <= step.offset < each.end]
-        if is_own and (is_set or (is_called and step.argval in setting)):
+        if is_at_once and step.opname == "YIELD_VALUE":
+            is_set = False
+        if not is_set:
+            yield step
+        left += [
+            (at[each.target], is_set) for each in caught if each.start <= step.offset < each.end
+        ]
+        is_set |= turn > 0 and _last(steps[turn - 1]) == own and _sets(steps, turn, name, setting)
+        if is_set and not is_at_once:
             continue
         if step.opname not in _ENDS:
-            left.append(turn + 1)
+            left.append((turn + 1, is_set))
         if step.opcode in _JUMPS:
-            left.append(at[step.argval])
+            left.append((at[step.argval], is_set))
+
+
+def _sets(steps: Sequence[dis.Instruction], turn: int, name: str, setting: frozenset[str]) -> bool:
+    """Say whether a step sets an attribute of what lies on top."""
+    step = steps[turn]
+    called = steps[turn + 1 : turn + 2] if step.opname in _READS else []
+    is_called = any(each.opname == "CALL" and not each.arg for each in called)
+    is_set = step.opname == "STORE_ATTR" and step.argval == name
+    return is_set or (is_called and step.argval in setting)
 
 
 def _last(step: dis.Instruction) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import xxhash
 
+from twinrun.checkpoint.late_texts import key_text
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import entries, holds_for_users, is_container, is_really, size_of
 from twinrun.hidden_content import KINDS, NUMBERS, PLAIN, UNORDERED, content_of_plain
@@ -25,6 +26,7 @@ _MOST_INSIDE = 64  # of a container in an entry, evenly spaced
 _MOST_NUMBERS = 1 << 10  # of a tensor in an entry, evenly spaced
 _DEEPEST = 4  # rows and objects inside each other
 _UNSEEN = "an object"  # in the place of a value
+_KEY = "key"  # of an entry of a dictionary
 _SPACED = "~"  # in where something lies among more than are looked at: others may be, later
 
 
@@ -55,14 +57,21 @@ class Sample(NamedTuple):
 
 
 def sample_of(container: Any) -> Sample:
-    """Look at entries of a list, a tuple, a dictionary or a deque; of a dictionary at its values.
+    """Look at entries of a list, a tuple, a dictionary or a deque; of a dictionary in their order.
 
     >>> before = sample_of([1, None, 3])
     >>> before.is_other(sample_of([1, 2, 3])), before.is_other(sample_of([3, None, 1]))
     (False, True)
+    >>> sample_of({"a": 1, "b": 1}).is_other(sample_of({"b": 1, "a": 1}))
+    True
     """
-    found = [item for _, item in _spaced(container, MOST)]
-    return Sample(tuple(dict(_parts(item)) for item in found), tuple(map(_other, found)))
+    pairs = _spaced(container, MOST)
+    found = [item for _, item in pairs]
+    plain = [dict(_parts(item)) for item in found]
+    if is_container(container) and is_really(container, dict):
+        # More or fewer of them are no sample of the same: see `Length`.
+        plain = [{**each, _KEY: key_text(key)} for each, (key, _) in zip(plain, pairs, strict=True)]
+    return Sample(tuple(plain), tuple(map(_other, found)))
 
 
 def _spaced(container: Any, most: int) -> list[tuple[object, object]]:
@@ -111,9 +120,14 @@ def _parts(
             if not in_library:
                 yield where, f"{size} {content}"
         elif deeper:
+            before = ""
             for key, inner in found:
                 called = f"{where}{_SPACED * (size > _MOST_INSIDE)}[{key!r:.99}]"
                 yield from _parts(inner, called, deeper - 1, in_library=in_library)
+                # What comes later comes behind the others.
+                if is_dict and size <= _MOST_INSIDE and not in_library:
+                    yield f"{called} is behind", before
+                    before = called
     else:
         yield where, _UNSEEN
         if not deeper or callable(item):

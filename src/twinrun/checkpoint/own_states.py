@@ -23,6 +23,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
 from twinrun.checkpoint.plain_data import is_plain
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
+from twinrun.containers import set_attribute_of
 from twinrun.generators import state_of, times_spawned
 from twinrun.values_inside import values_in
 
@@ -125,7 +126,7 @@ class OwnState:
     def _reads(self, name: str) -> bool:
         """Say whether the state is another one without an attribute."""
         if name not in self._read:
-            is_own = name in getattr(self._owner, "__dict__", {})
+            is_own = name in attributes_seen(self._owner)
             # By its code where nothing can be tried, or a clock is in it.
             is_tried = is_own and self._is_steady
             named = names_of_state(self._owner) or ()
@@ -140,7 +141,7 @@ class OwnState:
     def _without(self, name: str | None) -> dict[str, str] | None:
         """Return the values in the state of another such object; None if it has none."""
         try:
-            attributes = vars(self._owner).items()
+            attributes = attributes_seen(self._owner).items()
             other = self._another({key: value for key, value in attributes if key != name})
             return _state_of(other)[1]
         except Exception:  # of whatever class
@@ -154,19 +155,21 @@ class OwnState:
         if name not in self._set:
             self._set[name] = set()
             with suppress(Exception):  # of whatever class
-                attributes = {k: v for k, v in vars(self._owner).items() if k != name}
+                own = attributes_seen(self._owner)
+                attributes = {k: v for k, v in own.items() if k != name}
                 plain = {key: value for key, value in attributes.items() if is_plain(value)}
                 other = self._another(copy.deepcopy(plain))
                 with isolate_rng():
                     other.load_state_dict(copy.deepcopy(self._owner.state_dict()))
-                self._set[name] = {*values_seen(vars(other)[name], "")}
+                self._set[name] = {*values_seen(attributes_seen(other)[name], "")}
         return self._set[name]
 
     def _another(self, attributes: dict[str, object]) -> Any:
         if hasattr(type(self._owner), "__del__"):  # by which it would close what is not its own
             raise TypeError
         other = object.__new__(type(self._owner))
-        vars(other).update(attributes)
+        for name, value in attributes.items():
+            set_attribute_of(other, name, value)
         return other
 
 

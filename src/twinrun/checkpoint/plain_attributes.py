@@ -25,7 +25,8 @@ from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain,
 from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.unsaved_state import LATE, WRAPPED
-from twinrun.containers import entries, is_container, without_faceless
+from twinrun.checkpoint.users_code import attributes_seen
+from twinrun.containers import attributes_of, entries, is_container
 from twinrun.set_attributes import set_by
 
 Attributes = dict[str, dict[str, Any]]
@@ -125,7 +126,7 @@ def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
     for index, owner in enumerate((*others, *parts_of(loaders_of(trainer)))):
         # Of data themselves alone: there may be much inside.
         most = _MOST_INSIDE if index < len(others) else 1
-        for name, value in getattr(owner, "__dict__", {}).items():
+        for name, value in attributes_seen(owner).items():
             for handle in islice(handles(value, LIBRARIES), most * (name not in WRAPPED)):
                 found.setdefault(handle, []).append(f"{type(owner).__name__}.{name}")
     return found
@@ -192,7 +193,7 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
         flags[f"{name}.requires_grad"] = tensor.requires_grad
     own = {
         name: value
-        for name, value in without_faceless(vars(part)).items()
+        for name, value in attributes_of(part).items()
         if name not in _OF_MODULE and not _is_of_class(part, name, value)
     }
     if not type(part).__module__.startswith(LIBRARIES):

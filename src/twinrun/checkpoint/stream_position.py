@@ -21,8 +21,8 @@ from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_states import functions_behind, keys_in, names_of_state, values_seen
 from twinrun.checkpoint.stateful import Stateful, is_asked, said_by
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
-from twinrun.checkpoint.users_code import is_users
-from twinrun.containers import entries, is_container, without_faceless
+from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.containers import entries, is_container
 from twinrun.hidden_content import NUMBERS
 from twinrun.set_attributes import set_by_other_bases
 
@@ -73,7 +73,7 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
 
     It may keep what it is told in another attribute, for its next iterator.
     """
-    saved, before = dict(values_seen(position, "")), dict(getattr(part, "__dict__", {}))
+    saved, before = dict(values_seen(position, "")), attributes_seen(part)
     part.load_state_dict(position)
     if not is_asked(part):
         return True
@@ -89,7 +89,7 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
     ]
     if now != again or not others:
         return True
-    attributes = getattr(part, "__dict__", {}).items()
+    attributes = attributes_seen(part).items()
     told = [value for name, value in attributes if before.get(name, part) is not value]
     waiting = {seen for value in told for _, seen in values_seen(value, "")}
     return all(
@@ -145,7 +145,7 @@ def possible_positions(
         if not is_stream(part) or isinstance(part, Stateful | DataLoader):
             continue
         found[f"{index} {type(part).__name__}."] = None  # it is there
-        for name, value in without_faceless(getattr(part, "__dict__", {})).items():
+        for name, value in attributes_seen(part).items():
             key = f"{index} {type(part).__name__}.{name}"
             if (id(part), name) in told:
                 continue
@@ -261,7 +261,7 @@ def parts_of(loaders: Sequence[object], *, are_all: bool = False) -> list[object
             return
         # Data workers have copies of the dataset, which end with the epoch.
         has_workers = getattr(part, "num_workers", 0) > 0 and not are_all
-        attributes = without_faceless(getattr(part, "__dict__", {}))
+        attributes = attributes_seen(part)
         kinds = {name: type(value) for name, value in attributes.items()}
         # A prefetcher may show the sampler of a loader that it holds as its own.
         others = [

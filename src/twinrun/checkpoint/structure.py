@@ -18,7 +18,7 @@ from torch.optim import optimizer as torch_optimizer
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.same_code import A_LIBRARYS, Code, code_of
 from twinrun.checkpoint.unsaved_state import OURS
-from twinrun.containers import without_faceless
+from twinrun.containers import attributes_of
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _OF_TENSOR = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -125,7 +125,7 @@ def _functions(owners: list[tuple[str, object]]) -> dict[str, list[Code]]:
     """Stand for the functions that objects have in their attributes."""
     found: dict[str, list[Code]] = defaultdict(list)
     for called, owner in owners:
-        for name, value in without_faceless(vars(owner)).items():
+        for name, value in attributes_of(owner).items():
             # TorchScript puts a compiled method there where it is first called.
             if isinstance(value, type | torch.nn.Module | torch.ScriptMethod):
                 continue

@@ -9,7 +9,7 @@ from twinrun.checkpoint.own_states import OwnState
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import is_stream, names_told
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.containers import without_faceless
+from twinrun.checkpoint.users_code import attributes_seen
 
 
 class Told:
@@ -22,14 +22,14 @@ class Told:
         held = [
             (id(value), self._is_told(part, name))
             for part in stateful
-            for name, value in without_faceless(getattr(part, "__dict__", {})).items()
+            for name, value in attributes_seen(part).items()
             if name not in WRAPPED
         ]
         self.values = {value for value, is_told in held if is_told}
         self._held = {
             id(value): (part, name, value)
             for part in stateful
-            for name, value in without_faceless(getattr(part, "__dict__", {})).items()
+            for name, value in attributes_seen(part).items()
         }
         self._holds: dict[int, bool] = {}
         self._classes = {id(each) for part in stateful for each in type(part).__mro__}

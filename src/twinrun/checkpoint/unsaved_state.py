@@ -245,7 +245,7 @@ def _state_of(module: torch.nn.Module) -> object:
     beside = {
         f"{name}.{key}": value
         for name, part in module.named_modules()
-        for key, value in vars(part).items()
+        for key, value in attributes_of(part).items()
         if any(isinstance(each, torch.Tensor) for each in _inside(value)) and key[0] != "_"
     }
     return module.state_dict(), beside

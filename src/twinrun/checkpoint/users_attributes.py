@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
-from twinrun.checkpoint.late_filling import ANY, SET, filled_by
+from twinrun.checkpoint.late_filling import ANY, ITSELF, SET, asked_by, filled_by
 from twinrun.checkpoint.late_spots import Spot
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
@@ -103,6 +103,7 @@ def _of_owner(
     seen.add(id(owner))
     told = told_anew(owner) | _OF_DATA
     filled, named = filled_by(type(owner), frozenset(reading))
+    asked = asked_by(type(owner), frozenset(reading))
     for name, value in attributes_seen(owner).items():
         # The numbers of a stream are positions.
         is_position = (
@@ -112,10 +113,34 @@ def _of_owner(
             continue
         fills = filled.get(name, frozenset())
         fills |= {SET} if is_computed_once(owner, name) else set()
-        inner = frozenset((*READING, *reading, *named))
+        inner = frozenset((*READING, *reading, *named, *_called_to_fill(fills)))
+        fills |= _fills_itself(value, inner, is_asked=name in asked)
         yield f"{called}.{name}", UsersAttribute(owner, name, value, fills, frozenset(), inner)
         if name not in WRAPPED:
             yield from _inside(value, f"{called}.{name}", {*inner}, deeper - 1, seen)
+
+
+def _called_to_fill(keys: frozenset[str]) -> Iterator[str]:
+    """Name the methods that are called where something is put into an object."""
+    if any(key != SET and not key.startswith(".") for key in keys):
+        yield "__setitem__"
+    if any(key.startswith(".") for key in keys):
+        yield "__setattr__"
+
+
+def _fills_itself(value: object, reading: frozenset[str], *, is_asked: bool) -> frozenset[str]:
+    """Return by which keys a container puts something into itself.
+
+    Args:
+        value: it.
+        reading: names of its methods that read.
+        is_asked: whether it is asked for what lies in it.
+    """
+    if is_asked and is_really(value, defaultdict):
+        return frozenset({ANY})
+    if not is_container(value) or not is_users(type(value).__module__):
+        return frozenset()
+    return filled_by(type(value), reading)[0].get(ITSELF, frozenset())
 
 
 def _inside(

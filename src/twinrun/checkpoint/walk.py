@@ -184,8 +184,8 @@ class Walk:
         if size > MOST_NAMED and (content := content_of_plain(value)) is not None:
             yield Found(value, called, content)
             return
-        if type(value) in (dict, collections.OrderedDict) and not self._in_library:
-            yield Found(value, called, Order(dict.fromkeys(value)))
+        if not is_deque and is_really(value, dict) and not self._in_library:
+            yield Found(value, called, Order({key: None for key, _ in entries(value)}))
         for position, (key, item) in enumerate(enumerate(value) if is_deque else entries(value)):
             yield from self.value(value, item, f"{called}[{shown(key, position)}]", deeper - 1)
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from twinrun.containers import without_faceless
+from twinrun.containers import attributes_of as attributes_held
+from twinrun.containers import delete_attribute_of, set_attribute_of
 from twinrun.generators import set_state, state_of
 from twinrun.set_attributes import own_attributes
 from twinrun.trace.fingerprints import fingerprint_tree
@@ -97,14 +98,14 @@ def set_attributes(
     for path, part in _parts(module, optimizers):
         if path not in saved:  # a layer that the step has made
             continue
-        own, found = vars(part), saved[path]
+        own, found = attributes_held(part), saved[path]
         names = found["names"]
         for name in [] if names is None else [name for name in _own(part) if name not in names]:
             if _is_plain(own[name], taken, ()):
-                del own[name]
+                delete_attribute_of(part, name)
         for name, value in copy.deepcopy(found["plain"]).items():
             if not _refilled(own.get(name), value):
-                own[name] = value
+                set_attribute_of(part, name, value)
         for name, state in found["generators"].items():
             set_state(own.get(name), state)
 
@@ -123,8 +124,7 @@ def _parts(
 def _own(part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, object]:
     if isinstance(part, torch.optim.Optimizer):
         return own_attributes(part)
-    own = {name: value for name, value in vars(part).items() if name not in _OWN}
-    return without_faceless(own)
+    return {name: value for name, value in attributes_held(part).items() if name not in _OWN}
 
 
 def _taken(module: torch.nn.Module) -> set[int]:

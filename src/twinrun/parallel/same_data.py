@@ -14,7 +14,7 @@ import xxhash
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 
-from twinrun.containers import without_faceless
+from twinrun.containers import attributes_of
 from twinrun.errors import TwinrunError
 from twinrun.parallel.workers import Workers
 from twinrun.trace.fingerprints import described
@@ -66,7 +66,8 @@ def _held(loaders: list[Any]) -> Iterator[tuple[str, str]]:
 def _attributes(dataset: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if not isinstance(dataset, Dataset) or depth > DEEPEST:
         return
-    for name, value in without_faceless(getattr(dataset, "__dict__", {})).items():
+    held: dict[str, Any] = attributes_of(dataset)
+    for name, value in held.items():
         where = f"{path}.{name}"
         yield from _attributes(value, where, depth + 1)
         if type(value) in LISTS:

@@ -17,7 +17,7 @@ from torchmetrics.utilities import dim_zero_mean
 from torchmetrics.wrappers import Running
 
 from twinrun.checkpoint.users_code import functions_in, is_users, names_in
-from twinrun.containers import entries, is_container, size_of
+from twinrun.containers import attributes_of, entries, is_container, size_of
 from twinrun.parallel.reached_code import LONG
 from twinrun.wording import some
 
@@ -93,10 +93,11 @@ def _outermost(module: torch.nn.Module) -> Iterator[tuple[str, Metric]]:
 def _held(module: torch.nn.Module) -> Iterator[tuple[str, Metric]]:
     """Yield what metrics a module and the callbacks of its Trainer have, by name."""
     yield from _outermost(module)
-    for name in vars(module).keys() - vars(torch.nn.Module()).keys():
-        yield from _plainly_held(vars(module)[name], name, _outermost)
+    own = attributes_of(module)
+    for name in own.keys() - vars(torch.nn.Module()).keys():
+        yield from _plainly_held(own[name], name, _outermost)
     for callback in getattr(vars(module).get("_trainer"), "callbacks", ()):
-        for name, value in vars(callback).items():
+        for name, value in attributes_of(callback).items():
             yield from _plainly_held(value, f"{type(callback).__name__}.{name}", _outermost)
 
 
@@ -232,8 +233,9 @@ def _layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
 def _named_by(layer: torch.nn.Module) -> Iterator[tuple[str, object]]:
     """Yield what a layer has that is no part of it to torch: also of its class and its globals."""
     # The last is Lightning's copy of the hyperparameters, by which nothing is trained.
-    for name in vars(layer).keys() - vars(torch.nn.Module()).keys() - {"_hparams_initial"}:
-        yield name, vars(layer)[name]
+    own = attributes_of(layer)
+    for name in own.keys() - vars(torch.nn.Module()).keys() - {"_hparams_initial"}:
+        yield name, own[name]
     for kind in type(layer).__mro__:
         for name, value in [*vars(kind).items()] if is_users(kind.__module__) else ():
             yield name, value

@@ -16,9 +16,15 @@ def is_users(module: object) -> bool:
         return isinstance(module, str)
     if module.partition(".")[0] in {"twinrun", *sys.builtin_module_names}:
         return False
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "site-packages" not in file and not file.startswith(tuple(folders))
+    return "site-packages" not in file and not file.startswith(_installed())
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Return the folders of what is installed."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({sysconfig.get_path(name) for name in names})
 
 
 def names_in(code: types.CodeType) -> Iterator[str]:
