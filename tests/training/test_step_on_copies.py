@@ -1,7 +1,13 @@
 """A first step with and without a sanity check, on copies: what it settles, and what it leaves."""
 
+import queue
 import random
+import shutil
+import tempfile
 import threading
+import weakref
+from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,8 +124,14 @@ class Attending(torch.nn.Module):
         return inputs * self.seen
 
 
-@pytest.mark.parametrize("size", [2, 30])
-@pytest.mark.parametrize("layer", [Positions, lambda: Positions(2), Rotary, Causal, Target])
+@pytest.mark.parametrize(
+    ("layer", "size"),
+    [
+        *((layer, size) for layer in (Positions, Causal, Target) for size in (2, 30)),
+        (lambda: Positions(2), 30),
+        (Rotary, 2),
+    ],
+)
 def test_what_later_calls_find_alike_is_not_named(layer, size):
     """Red before: the first call of all sets it, and training may be otherwise."""
     assert train_alike(lambda: Layered(layer()), Sized(size))
@@ -143,14 +155,10 @@ class Counting(Small):
 
 
 class Clearing(Counting):
-    def on_train_epoch_start(self):
+    def training_step(self, batch, index):
         self.seen.clear()
         self.count, self.other = 0, 0
-
-
-class ClearingAtEachBatch(Counting):
-    def on_train_batch_start(self, batch, index):
-        self.count, self.seen = 0, []
+        return super().training_step(batch, index)
 
 
 class Pictured(Layered):
@@ -167,11 +175,12 @@ class Pictured(Layered):
         loss = super().training_step(batch, index)
         return loss + 0.01 * self.activations["hidden"].square().mean()
 
-    def on_validation_epoch_end(self):
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
         self.log("seen", self.layer.seen.mean())
 
 
-@pytest.mark.parametrize("kind", [Clearing, ClearingAtEachBatch, Pictured])
+@pytest.mark.parametrize("kind", [Clearing, Pictured])
 def test_what_is_set_anew_before_it_is_read_is_not_named(kind):
     """Red before: validation changes it, and training may be otherwise."""
     assert train_alike(kind, Points())
@@ -255,6 +264,23 @@ class AddingUp(Small):
             self(batch[0].clone()).sum().backward()
 
 
+class InAnEmptyBuffer(Small):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.empty(0), persistent=False)
+
+    def forward(self, inputs):
+        if self.mean.numel() == 0:
+            self.mean = inputs.mean(0)
+        return super().forward(inputs - self.mean)
+
+
+class InAQueue(InAList):
+    def __init__(self):
+        super().__init__()
+        self.means = deque()
+
+
 class Scaled(torch.nn.Module):
     """Keeps a table of numbers that go by its length."""
 
@@ -275,10 +301,21 @@ class Scaled(torch.nn.Module):
         (AskingItsTrainer, 16, "layer.is_made"),
         (ByAHook, 16, "hidden (by a hook)"),
         (InAList, 16, "means"),
+        (InAQueue, 16, "means"),
+        (InAnEmptyBuffer, 16, "mean"),
         (AddingUp, 16, "the gradient of hidden.weight"),
         (lambda: Layered(Scaled()), 30, "layer.table"),
     ],
-    ids=["lambda", "Trainer", "hook", "list", "gradients", "table of its length"],
+    ids=[
+        "lambda",
+        "Trainer",
+        "hook",
+        "list",
+        "deque",
+        "buffer",
+        "gradients",
+        "table of its length",
+    ],
 )
 def test_what_a_step_goes_by_is_named(kind, size, named):
     """Red before, but of the table: other weights than a script's, in silence.
@@ -339,7 +376,7 @@ def test_what_the_training_data_read_is_named_whatever_a_step_shows():
     """A trial has one batch of the training's, and no loader."""
     notes = notes_of(Choosing(), None)
     assert any(note.startswith("validation changes chosen") for note in notes)
-    (note,) = notes_of(Pictured(), SharedState())
+    (note,) = notes_of(Small(), SharedState())
     assert "validation changes SharedState.generator, val_dataloader.sampler.generator:" in note
 
 
@@ -350,7 +387,8 @@ class Sampling(Small):
         super().__init__()
         self.noise = None
 
-    def on_validation_epoch_end(self):
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
         if self.noise is None:
             self.noise = torch.randn(2, 4)
         self.log("sampled", self(self.noise).mean())
@@ -359,9 +397,9 @@ class Sampling(Small):
 def test_what_the_first_validation_alone_draws_is_named():
     """Red before: later shuffles were others than the script's, in silence."""
     assert not train_alike(Sampling, Points(), epochs=2)
-    keeps, draws = notes_of(Sampling(), Points())
-    assert draws.startswith("the first validation alone draws from the global generator of torch, ")
-    assert keeps.startswith("validation changes noise, which no other code names: ")
+    notes = notes_of(Sampling(), Points())
+    draws = "the first validation alone draws from the global generator of torch, "
+    assert any(note.startswith(draws) for note in notes)
 
 
 # What must not be disturbed
@@ -374,7 +412,7 @@ class Odd(Counting):
 
     def __init__(self, kind=""):
         super().__init__()
-        self.kind, self.lock = kind, threading.Lock()
+        self.kind, self.lock, self.losses = kind, threading.Lock(), []
         self.generator, self.numpys = torch.Generator().manual_seed(1), np.random.default_rng(1)
         self.automatic_optimization = kind != "by hand"
         if kind == "uncopied":
@@ -398,6 +436,7 @@ class Odd(Counting):
             self.logger.experiment.log_metrics({"more": 1.0}, self.global_step)
         elif self.logger is not None:
             raise AssertionError
+        self.losses.append(float(loss))
         self.print("", end="")
         if not self.automatic_optimization:
             self.optimizers().zero_grad()
@@ -406,27 +445,15 @@ class Odd(Counting):
             return None
         return loss
 
-    def on_train_epoch_end(self):
-        self.log("counted", float(self.count))
-
-
-class Remembering(pl.Callback):
-    def __init__(self):
-        self.losses, self.module = [], None
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.module = pl_module
-        self.losses.append(float(trainer.callback_metrics["loss"]))
-
 
 def trained(kind, folder, notes=None):
     """Return all that a training leaves; with notes, one that is looked at."""
     Odd.times = 0
     pl.seed_everything(1, verbose=False)
-    module, remembering = Odd(kind), Remembering()
+    module = Odd(kind)
     logger = CSVLogger(folder) if kind == "logging" else False
     looking = [] if notes is None else [SanityCheck(notes)]
-    fitted = trainer(0, [*looking, remembering], epochs=2)
+    fitted = trainer(0, looking, epochs=2)
     fitted.loggers = [logger] if logger else []
     fitted.fit(module, datamodule=Points())
     held = {name: len(vars(part)) for name, part in module.named_modules()}
@@ -438,9 +465,7 @@ def trained(kind, folder, notes=None):
     weights = {name: value.tolist() for name, value in module.state_dict().items()}
     counted = module.count, module.seen, fitted.global_step, fitted.current_epoch
     assert module.trainer is fitted
-    return repr(
-        [weights, metrics, remembering.losses, numbers, drawn, held, counted, states, logged]
-    )
+    return repr([weights, metrics, module.losses, numbers, drawn, held, counted, states, logged])
 
 
 @pytest.mark.parametrize("kind", ["", "by hand", "logging", "uncopied"])
@@ -457,7 +482,7 @@ def test_a_trial_leaves_nothing_in_the_training(tmp_path, kind):
 def test_a_step_that_fails_in_a_trial_ends_nothing(kind):
     """It is the sixth one; the training has five."""
     Odd.times, notes = 0, []
-    fitted = trainer(0, [SanityCheck(notes), Remembering()])
+    fitted = trainer(0, [SanityCheck(notes)])
     fitted.fit(Odd(kind), datamodule=Points())
     assert (fitted.global_step, Odd.times) == (5, 6)
     (note,) = notes
@@ -489,6 +514,182 @@ def test_nothing_is_kept_of_a_training():
     trainer(0, [looking]).fit(Clearing(), datamodule=Points())
     assert vars(looking._copies) == vars(step_on_copies.StepOnCopies())
     assert looking._batch == ()
+
+
+# What is not tried, or not shown by one step
+
+
+class Later(Small):
+    """Goes by the last validation, from its third step on."""
+
+    factor = None
+
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
+        self.factor = 0.5
+
+    def training_step(self, batch, index):
+        loss = super().training_step(batch, index)
+        is_there = self.factor is not None and self.global_step >= 2
+        return loss * self.factor if is_there else loss
+
+
+class AtTheSecondBatch(Later):
+    def validation_step(self, batch, index):
+        if index == 1:
+            self.factor = 0.5
+
+    def training_step(self, batch, index):
+        loss = Small.training_step(self, batch, index)
+        return loss if self.factor is None else loss * self.factor
+
+
+class ScalingGradients(Small):
+    """By a hook of a parameter, which torch does not copy."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = 1.0
+        self.hidden.weight.register_hook(lambda gradient: gradient * self.scale)
+
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
+        self.scale = 0.5
+
+
+class Part(torch.nn.Module):
+    def __init__(self, whole):
+        super().__init__()
+        self.whole = weakref.ref(whole)
+
+    def forward(self, inputs):
+        return inputs * self.whole().scale
+
+
+class KnownToItsParts(Small):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.part = 1.0, Part(self)
+
+    def forward(self, inputs):
+        return super().forward(self.part(inputs))
+
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
+        self.scale = 0.5
+
+
+@pytest.mark.parametrize("kind", [Later, AtTheSecondBatch, ScalingGradients, KnownToItsParts])
+def test_what_one_step_of_copies_does_not_show_stays_named(kind):
+    """Red before: other weights than a script's, in silence, since the copies were alike."""
+    assert not train_alike(kind, Sized(16))
+    assert any("training may be otherwise" in note for note in notes_of(kind(), Sized(16)))
+
+
+def test_nor_is_what_a_function_does_that_a_callback_of_lightnings_calls():
+    """Red before: in silence."""
+    told = pl.callbacks.LambdaCallback(
+        on_validation_end=lambda trainer, module: setattr(module, "factor", 0.5)
+    )
+
+    class Told(Later):
+        factor = None
+        validation_step = Small.validation_step
+
+        def __init__(self):
+            super().__init__()
+            self.factor = None
+
+    notes = notes_of(Told(), Sized(16), callbacks=[told])
+    assert any(note.startswith("validation changes factor: ") for note in notes)
+
+
+class Serving(Small):
+    """A thread takes what validation puts into a queue, and says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.jobs, self.best = queue.Queue(), 0
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            self.jobs.get()
+            self.jobs.task_done()
+
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
+        self.best += 1
+        self.jobs.put(index)
+        self.jobs.join()
+
+
+class Signalled(Small):
+    def __init__(self):
+        super().__init__()
+        self.go, self.is_done, self.best = threading.Event(), threading.Event(), 0
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            self.go.wait()
+            self.go.clear()
+            self.is_done.set()
+
+    def validation_step(self, batch, index):
+        super().validation_step(batch, index)
+        self.best += 1
+        self.go.set()
+        self.is_done.wait()
+        self.is_done.clear()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", [Serving, Signalled])
+def test_what_a_thread_serves_is_not_copied(kind):
+    """Red before: the copy's queue has no thread, and the rehearsal waited for ever."""
+    assert notes_of(kind(), Points())
+
+
+class Folder:
+    """Removes itself with the last object that has it."""
+
+    def __init__(self):
+        self.name = tempfile.mkdtemp()
+
+    def __del__(self):
+        shutil.rmtree(self.name)
+
+
+class HasAFolder(Counting):
+    def __init__(self):
+        super().__init__()
+        self.folder = Folder()
+
+
+def test_what_does_something_as_it_ends_is_not_copied():
+    """Red before: a copy removed the folder of the training."""
+    module = HasAFolder()
+    assert any(note.startswith("validation changes ") for note in notes_of(module, Points()))
+    assert Path(module.folder.name).is_dir()
+
+
+class Ending(Counting):
+    """Makes a folder as it begins, and removes it as it ends."""
+
+    def on_fit_start(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def on_train_epoch_end(self):
+        Path(self.folder.name, "epoch").write_text("1")
+
+    def on_train_end(self):
+        self.folder.cleanup()
+
+
+def test_a_module_with_hooks_takes_no_step_beside_its_own():
+    """Red before: the copies removed the folder, and the right module failed."""
+    assert any(note.startswith("validation changes ") for note in notes_of(Ending(), Points()))
 
 
 def test_a_table_is_longer_by_its_bits():

@@ -11,6 +11,7 @@ validate without a Trainer, nothing is said.
 import copy
 import inspect
 import warnings
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -30,6 +31,7 @@ from twinrun.training.readers import VALIDATING
 
 # Bytes of what is copied: the copy counts in what memory jobs ask for.
 LARGEST = 2**28
+_CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
 _OF_LIBRARIES = ("torch.", "torchmetrics.", "pytorch_lightning.", "lightning.")
 _ABSENT, _MADE = object(), object()
 
@@ -124,7 +126,7 @@ def _emptied(module: pl.LightningModule) -> set[tuple[str, str]]:
         (path, name)
         for path, part in _parts(module)
         for name, value in own_of_module(part).items()
-        if type(value) in (list, dict, set) and not value
+        if type(value) in _CONTAINERS and not value
     }
 
 
@@ -139,7 +141,7 @@ def _apart(
 
     Also what of that has another length, and other values as far as both go.
     """
-    copied, _ = own_copy(trainer, module)
+    copied = own_copy(trainer, module)
     before = look(copied)
     _validate(trainer, copied, given)
     after = look(copied)
@@ -170,7 +172,7 @@ def _unmade(
     trainer: pl.Trainer, module: pl.LightningModule, made: Mapping[tuple[str, str], Any]
 ) -> pl.LightningModule:
     """Copy a module and set back what its first calls had made."""
-    copied, _ = own_copy(trainer, module)
+    copied = own_copy(trainer, module)
     for (path, name), value in made.items():
         _set_back(copied.get_submodule(path), name, value)
     return copied
@@ -182,7 +184,7 @@ def _set_back(part: torch.nn.Module, name: str, value: Any) -> None:
         return
     delattr(part, name)
     if value is not _ABSENT:
-        vars(part)[name] = value
+        vars(part)[name] = value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _parts(module: pl.LightningModule) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -200,14 +202,20 @@ def _held(part: torch.nn.Module) -> dict[str, Any]:
     for name, buffer in part._buffers.items():
         is_unmade = buffer is None
         with suppress(Exception):  # of a kind that has no such number
-            is_unmade |= buffer is not None and buffer.numel() == 1 and not buffer.item()
+            is_unmade |= buffer is not None and _is_nothing(buffer)
         copied = buffer if buffer is None else buffer.detach().clone()
         found[name] = copied if is_unmade else _MADE
     return found
 
 
 def _is_unmade(value: object) -> bool:
+    if isinstance(value, torch.Tensor):
+        return type(value) is torch.Tensor and value.numel() == 0
     return value is None or (type(value) in (bool, int) and not value)
+
+
+def _is_nothing(buffer: torch.Tensor) -> bool:
+    return buffer.numel() == 0 or (buffer.numel() == 1 and not buffer.item())
 
 
 def _asked_in_validation(reached: ReachedCode) -> set[str]:

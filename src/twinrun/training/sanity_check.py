@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import LambdaCallback
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 from torchmetrics import Metric
@@ -69,7 +70,7 @@ class SanityCheck(pl.Callback):
         if not trainer.num_sanity_val_steps:
             self._uninitialized = uninitialized(pl_module)
             if not self._is_seen:
-                self._copies.begin(trainer, pl_module, [*self._users(trainer)])
+                self._copies.begin(trainer, pl_module, [*self._with_code(trainer)])
             self._resets.begin()
 
     def on_train_batch_start(
@@ -257,6 +258,10 @@ class SanityCheck(pl.Callback):
         for callback in vars(trainer)["callbacks"]:
             if not type(callback).__module__.startswith(_OF_OTHERS):
                 yield callback
+
+    def _with_code(self, trainer: pl.Trainer) -> Iterator[pl.Callback]:
+        yield from self._users(trainer)
+        yield from (c for c in vars(trainer)["callbacks"] if isinstance(c, LambdaCallback))
 
     def _state(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, int]:
         """Fingerprint what is found in a module, callbacks, loaders of validation and updates."""

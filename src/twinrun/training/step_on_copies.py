@@ -8,9 +8,10 @@ follows.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any
 
 import pytorch_lightning as pl
@@ -25,6 +26,13 @@ from twinrun.training.trial_step import State, Trial, as_it_was, attribute_of
 # Bytes of a module: with its gradients and an optimizer's state it is four times as much, which
 # counts in what memory jobs ask for.
 LARGEST = 2**26
+# What a module may define and be tried: its steps and what there is before them. A hook may do what
+# reaches further (end a run of a logger's, remove a file), and a callback, too.
+_STEPS = {
+    *("forward", "training_step", "validation_step", "test_step", "predict_step"),
+    *("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"),
+    *("prepare_data", "setup", "configure_model", "configure_optimizers"),
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,8 @@ class Tried:
     """The global generators from which only one of both had drawn behind that."""
     by_data: frozenset[str]
     """Names that code of the training data reads, which takes no part in it."""
+    moved: frozenset[str]
+    """Attributes that the sanity check of the trial has changed."""
 
     def left_of(self, names: Sequence[str]) -> list[str]:
         """Return what is not shown to come to nothing."""
@@ -54,8 +64,14 @@ class Tried:
         if self.by_data.intersection(attribute.split(".")):
             return True
         # What had been another object may be a part by now, with attributes of its own.
-        inside = {of for of in self.known if of == attribute or of.startswith(f"{attribute}.")}
-        return not inside or bool(inside & self.apart)
+        inside = set(_inside(attribute, self.known))
+        # A check of one batch may leave what one of two changes.
+        is_tried = any(_inside(attribute, self.moved))
+        return not is_tried or not inside or bool(inside & self.apart)
+
+
+def _inside(attribute: str, names: Iterable[str]) -> list[str]:
+    return [of for of in names if of == attribute or of.startswith(f"{attribute}.")]
 
 
 class StepOnCopies:
@@ -63,21 +79,26 @@ class StepOnCopies:
 
     def __init__(self) -> None:
         """Keep nothing yet."""
-        self._kept: tuple[pl.LightningModule, list[pl.Callback]] | None = None
+        self._kept: pl.LightningModule | None = None
         self._batch: list[Any] = []
         self._validated: dict[int, Any] = {}
 
     def begin(
         self, trainer: pl.Trainer, module: pl.LightningModule, callbacks: Sequence[pl.Callback]
     ) -> None:
-        """Copy a module and callbacks, where a copy can be made and is not large."""
-        asked = [each for each in callbacks if not isinstance(each, pl.callbacks.Checkpoint)]
+        """Copy a module, where a copy can be made, is not large, and does its steps alone.
+
+        Args:
+            trainer: of the training.
+            module: with its layers.
+            callbacks: that may run a user's code.
+        """
         is_compiled = any(type(p).__name__ == "OptimizedModule" for p in module.modules())
         if not trainer.enable_validation or trainer.world_size > 1 or is_compiled:
             return
         with suppress(Exception):  # of what cannot be copied, or not be looked at
-            if not is_larger(module, LARGEST, asked):
-                self._kept = own_copy(trainer, module, asked)
+            if not callbacks and _does_steps_alone(module) and not is_larger(module, LARGEST):
+                self._kept = own_copy(trainer, module)
 
     def take(self, batch: object) -> None:
         """Keep the first training batch."""
@@ -149,4 +170,16 @@ def _tried(trial: Trial, asked: set[str], by_data: set[str]) -> Tried | None:
         bool(others),
         tuple(of for of, found in checked.drawn.items() if alone.drawn[of] != found),
         frozenset(by_data),
+        checked.moved,
     )
+
+
+def _does_steps_alone(module: pl.LightningModule) -> bool:
+    """Say whether of Lightning's methods a module defines no other than its steps."""
+    kind, base = type(module), pl.LightningModule
+    names = {name for name in dir(base) if not name.startswith("__")} - _STEPS
+    is_own = {
+        n for n in names if getattr_static(kind, n, None) is not getattr_static(base, n, None)
+    }
+    on_it = names & vars(module).keys()  # a method that is set on one alone
+    return not is_own and not any(callable(getattr(base, name, None)) for name in on_it)

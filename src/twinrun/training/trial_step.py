@@ -33,12 +33,7 @@ from twinrun.training.longer_tables import longer_tables
 from twinrun.training.own_copies import own_copy
 
 MOST_BATCHES = 16  # until an optimizer has stepped: gradients may be added up first
-# What the first step's module has behind it, or what reaches beyond the copy.
-_DONE = (
-    *("setup", "prepare_data", "configure_model", "on_fit_start", "on_fit_end", "teardown"),
-    "on_exception",
-)
-_MOVES = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+_DONE = ("setup", "prepare_data", "configure_model")  # before the first step
 
 
 class NoStepError(Exception):
@@ -68,17 +63,25 @@ class Seen:
     """Fingerprints of what the module holds behind the step, by name."""
     state: Mapping[str, int]
     """Those of what the training holds behind the validation that follows."""
+    tables: Mapping[str, object]
+    """What the module holds behind the step."""
     values: Mapping[str, object]
-    """What the module holds then."""
+    """What it holds at the end."""
     drawn: Mapping[str, int]
     """Fingerprints of the global generators then."""
+    moved: frozenset[str]
+    """Attributes that the sanity check has changed."""
 
     def apart_from(self, other: "Seen") -> set[str]:
-        """Return the attributes that are not the same in both."""
-        names = {*self.state, *other.state}
-        names = {name for name in names if self.state.get(name) != other.state.get(name)}
+        """Return the attributes that are not the same in both, behind the step or at the end.
+
+        What a validation makes alike may be read by a step before that.
+        """
+        names = _unlike(self.state, other.state) | _unlike(self.behind, other.behind)
         still = {name for name in names if self._is_still(name) and other._is_still(name)}
         names -= longer_tables(self.values, other.values, still)
+        unlike = {of for of in names if self.state.get(of) == other.state.get(of)}
+        names -= longer_tables(self.tables, other.tables, unlike)
         return {attribute_of(name) for name in names}
 
     def _is_still(self, name: str) -> bool:
@@ -92,7 +95,7 @@ class Trial:
 
     trainer: pl.Trainer
     """Of the training."""
-    kept: tuple[pl.LightningModule, list[pl.Callback]]
+    kept: pl.LightningModule
     """The copy from ahead of the first step."""
     batch: object
     """Of training."""
@@ -105,13 +108,10 @@ class Trial:
 
     def run(self, *, is_checked: bool) -> Seen:
         """Take a step, behind a sanity check or not."""
-        module, callbacks = own_copy(self.trainer, self.kept[0], self.kept[1])
-        for part in (module, *callbacks):
-            vars(part).update(dict.fromkeys(_DONE, _nothing))
-        vars(module).update(dict.fromkeys(_MOVES, _as_given))
-        vars(module)["configure_callbacks"] = list
+        module = own_copy(self.trainer, self.kept)
+        vars(module).update(dict.fromkeys(_DONE, _nothing))
         seeing = _Seeing()
-        trainer = _trainer(self.trainer, [*callbacks, seeing], is_checked=is_checked)
+        trainer = _trainer(self.trainer, seeing, is_checked=is_checked)
         known = {*vars(trainer)}
         steps = self.trainer.num_training_batches
         training = _Batches(self.batch, steps if isinstance(steps, int) else MOST_BATCHES)
@@ -131,7 +131,8 @@ class Trial:
         state = {name: of for name, of in state.items() if name not in left_out}
         new = {n: value for n, value in vars(trainer).items() if n not in known and n[0] != "_"}
         state |= prints([(f"trainer.{n}", value) for n, value in new.items()])  # by a user's code
-        return Seen(seeing.step, seeing.behind, state, values_of(module), drawn)
+        values = values_of(module)
+        return Seen(seeing.step, seeing.behind, state, seeing.tables, values, drawn, seeing.moved)
 
 
 class _Seeing(pl.Callback):
@@ -145,6 +146,18 @@ class _Seeing(pl.Callback):
         self.step: tuple[object, ...] = ()
         self.gradients: dict[str, int] = {}
         self.behind: dict[str, int] = {}
+        self.tables: dict[str, object] = {}
+        self.moved = frozenset[str]()
+        self._unchecked: dict[str, int] = {}
+
+    def on_sanity_check_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Look at what there is before."""
+        self._unchecked = prints(in_module(pl_module))
+
+    def on_sanity_check_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """See what it has changed."""
+        found = _unlike(self._unchecked, prints(in_module(pl_module)))
+        self.moved = frozenset(map(attribute_of, found))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Draw, as loaders do as they start: a later validation draws other numbers."""
@@ -176,6 +189,7 @@ class _Seeing(pl.Callback):
         states = fingerprint_states(trainer.optimizers, parameters)
         self.step = ([*self._losses], now, self.gradients, states, _drawn())
         self.behind = prints(in_module(pl_module))
+        self.tables = {of: _kept(value) for of, value in values_of(pl_module).items()}
         trainer.should_stop = True
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -196,7 +210,15 @@ class _Batches:
         return (copy.deepcopy(self._batch) for _ in range(self._count))
 
 
-def _trainer(of: pl.Trainer, callbacks: list[pl.Callback], *, is_checked: bool) -> pl.Trainer:
+def _kept(value: object) -> object:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _unlike(one: Mapping[str, int], other: Mapping[str, int]) -> set[str]:
+    return {name for name in (*one, *other) if one.get(name) != other.get(name)}
+
+
+def _trainer(of: pl.Trainer, seeing: pl.Callback, *, is_checked: bool) -> pl.Trainer:
     """Return a Trainer as another one is, for one step that leaves nothing."""
     device = of.strategy.root_device
     return pl.Trainer(
@@ -216,7 +238,7 @@ def _trainer(of: pl.Trainer, callbacks: list[pl.Callback], *, is_checked: bool) 
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
-        callbacks=callbacks,
+        callbacks=[seeing],
         plugins=[LightningEnvironment()],
     )
 
@@ -250,8 +272,3 @@ def _drawn() -> dict[str, int]:
 
 def _nothing(*_: object, **__: object) -> None:
     """Stand for a hook that has been called."""
-
-
-def _as_given(batch: object, *_: object, **__: object) -> object:
-    """Stand for a hook that moves a batch: this one has been moved."""
-    return batch
