@@ -204,6 +204,7 @@ OUTSIDE = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("scale", OUTSIDE, ids=lambda function: function.__name__)
 def test_what_lies_outside_of_the_module_is_refused_by_name(tmp_path, scale):
     """Red before, but for the renamed one and the set: the resumed training ended in other bits."""

@@ -19,6 +19,7 @@ def ends(batches, micro_batches):
     return {n for n in range(1, batches + 1) if n % micro_batches == 0 or n == batches}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batches", range(1, 10))
 @pytest.mark.parametrize("micro_batches", range(1, 5))
 def test_a_point_is_what_its_name_says(batches, micro_batches):

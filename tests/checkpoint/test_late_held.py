@@ -155,6 +155,7 @@ THERE += [OfObjects, ByArrays, Aliases]
 OFTEN = [BadIn, Bank, OrderLate, FirstOfObject, ByArrays]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind",
     [k if k in OFTEN else pytest.param(k, marks=pytest.mark.exhaustive) for k in THERE],
@@ -464,6 +465,7 @@ class TogUnheld(Rare):
         return float(self.kept is not None)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kill", [6, 16, pytest.param(21, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", [None, TogDict, TogList, TogAbsent, TogUnheld])
 def test_what_comes_and_goes_is_never_resumed_otherwise(tmp_path, kind, kill):

@@ -378,6 +378,7 @@ def of_cycle():
     return lambda row: (row[0] * next(scales), row[1])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "is_in_epoch"),
     [

@@ -166,6 +166,7 @@ REDRAWN = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REDRAWN)
 def test_a_long_list_that_is_redrawn_is_named(tmp_path, name):
     """Red before: a checkpoint was written, and the first batch behind it was another one."""
@@ -269,6 +270,7 @@ HELD = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", HELD)
 def test_what_a_dataset_holds_and_is_written_to_is_named(tmp_path, name):
     """Red before: a checkpoint was written, and the resumed training had what there was before."""

@@ -129,6 +129,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ORDINARY)
 def test_what_is_no_iterator_is_looked_at_as_before(name):
     value = ORDINARY[name]()
@@ -310,6 +311,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_remembers_is_refused_by_name(tmp_path, monkeypatch, name):
     """Red before: a checkpoint was written, and the resumed training ended in other bits."""

@@ -681,6 +681,7 @@ HELD = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", HELD)
 def test_what_could_not_be_put_back_is_refused_by_name(tmp_path, monkeypatch, name):
     """Red before: an error where the first epoch starts, or other bits after a stop."""

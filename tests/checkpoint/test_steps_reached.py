@@ -146,6 +146,7 @@ HELD = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", HELD, ids=lambda kind: kind.__name__)
 def test_what_steps_reach_and_change_is_refused_by_name(tmp_path, module):
     """Red before: a resumed training drew its first numbers again, and was called the same."""

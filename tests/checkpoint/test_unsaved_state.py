@@ -278,6 +278,7 @@ class StopsAndSaysSo(StopsAndCounts):
         return {**super().state_dict(), "mine": 1}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "names"),
     [

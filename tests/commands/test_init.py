@@ -347,6 +347,7 @@ def test_each_comment_is_filled_in_by_a_value_in_place_of_its_dots(own, model, d
     assert {name: given[name] for name in names} == dict.fromkeys(names, 3)
 
 
+@pytest.mark.exhaustive
 def test_a_data_module_that_says_num_workers_is_given_the_variants(own):
     assert main(own("Bare", "Loaded")) == 0
     workload = yaml.safe_load(OWN.read_text())["workloads"]["bare"]

@@ -181,6 +181,7 @@ FOREACH, FUSED, LAST = {"optimizer": "foreach"}, {"optimizer": "fused"}, {"layou
 MODULE = {"compile": "module"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("workload", "baseline", "change", "reason"),
     [

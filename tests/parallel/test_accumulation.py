@@ -407,6 +407,7 @@ class Reduces(Small):
         return loss
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reduction", ["min", "max", "sum", torch.max, sum, "mean", "avg"])
 @pytest.mark.parametrize("of", ["itself", "loss"])
 def test_what_is_joined_by_its_reduction_is_the_mini_batchs_or_named(reduction, of):
@@ -1086,6 +1087,7 @@ class FrozenBins(Bins):
         self.bins.requires_grad_(requires_grad=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "said"),
     [

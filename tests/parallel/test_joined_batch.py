@@ -198,6 +198,7 @@ def kinds_in(folder):
     return are_of_shards(kinds_of(arrays, "batch", np.arange(1, 11)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", KINDS)
 def test_whatever_is_collated_is_trained_as_by_one_worker(both, how):
     """Red before: all but lists of one size ended in an error of `torch.cat`."""
@@ -206,6 +207,7 @@ def test_whatever_is_collated_is_trained_as_by_one_worker(both, how):
         assert np.abs(one[name] - two[name]).max() < 1e-12
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", KINDS)
 def test_batches_are_compared_with_one_workers_or_said_not_to_be(both, how, tmp_path):
     steps = [pd.read_csv(both[n][how] / "steps.csv", dtype=str) for n in (1, 2)]
@@ -229,6 +231,7 @@ def test_batches_are_compared_with_one_workers_or_said_not_to_be(both, how, tmp_
     assert told is bool(of_shards.any())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", KINDS)
 def test_an_epochs_mean_weighs_mini_batches_as_one_worker_does(both, how):
     """Red before: by samples, where Lightning counts what the first tensor of a batch holds."""

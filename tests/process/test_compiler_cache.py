@@ -44,6 +44,7 @@ def test_processes_get_an_empty_folder_which_is_deleted():
     assert not Path(first[OWN]).exists()
 
 
+@pytest.mark.exhaustive
 def test_two_processes_that_compile_say_that_they_did_so_apart(tmp_path):
     first, second = used(tmp_path), used(tmp_path)
     assert first["is_own"]

@@ -259,6 +259,7 @@ LEAN |= {"MadeInConfigureModel", "ReadsBack", "AverageByOptimizerHook", "Paramet
 CLOSURES = ["TwoPasses", "ReplacedStep"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [*EACH_STEP, *CLOSURES])
 def test_a_bare_step_trains_what_the_trainers_step_trains(name):
     file = "modules_to_time" if name in CLOSURES else ORDINARY

@@ -249,6 +249,7 @@ class Opaque:
 PRINTED = {"prediction (fingerprint)"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("give", "kept", "missing"),
     [

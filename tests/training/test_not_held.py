@@ -100,6 +100,7 @@ def test_lightnings_copy_of_the_hyperparameters_is_no_weight_that_is_trained():
     assert prints_not_held(Templated(torch.nn.Linear(4, 1)), []).keys() == {"points"}
 
 
+@pytest.mark.exhaustive
 def test_a_training_knows_what_it_began_with(tmp_path):
     workload = {**WORKLOAD, "module": "training_apart:Templated", "epochs": 1}
     workload["hyperparameters"] = {"size": 40}

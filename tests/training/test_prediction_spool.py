@@ -85,6 +85,7 @@ def test_a_run_takes_no_more_memory_for_all_that_it_predicts(tmp_path):
     assert names == {file.name for file in (tmp_path / "False").iterdir()}
 
 
+@pytest.mark.exhaustive
 def test_a_module_that_looks_at_all_predictions_still_sees_them(tmp_path):
     manifest = trained(tmp_path / "run", LooksAtAll)
     assert not manifest["not_evaluated"]

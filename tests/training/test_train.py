@@ -118,6 +118,7 @@ def test_an_operation_without_reproducible_implementation_is_named(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_module_that_cannot_predict_is_trained_all_the_same(tmp_path):
     workload = {**WORKLOAD, "module": "small:Mute", "hyperparameters": {}, "epochs": 1}
     folder = run(tmp_path, workload=workload)

@@ -241,6 +241,7 @@ def test_two_workers_stop_at_once_in_the_middle_of_an_epoch(tmp_path, module):
     assert (manifest["ended"], manifest["steps"]) == ("finished", 7)
 
 
+@pytest.mark.exhaustive
 def test_micro_batches_are_clipped_when_they_are_added_up(tmp_path):
     exact = {"precision": "64-true"}
     whole = weights_of(tmp_path / "whole", BY_NORM, **exact)

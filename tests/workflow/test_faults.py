@@ -226,6 +226,7 @@ def test_results_that_cannot_be_written_are_an_error_and_then_no_more(project, c
     check_dataset(project.directory / target)
 
 
+@pytest.mark.exhaustive
 def test_a_dataset_is_made_once_for_two_working_directories(demo, config, tmp_path):
     (tmp_path / "cache").mkdir()
     environment = {

@@ -181,5 +181,6 @@ def _does_steps_alone(module: pl.LightningModule) -> bool:
     is_own = {
         n for n in names if getattr_static(kind, n, None) is not getattr_static(base, n, None)
     }
-    on_it = names & vars(module).keys()  # a method that is set on one alone
+    # Of a method that is set on one alone; a run's callbacks are given so.
+    on_it = names & vars(module).keys() - {"configure_callbacks"}
     return not is_own and not any(callable(getattr(base, name, None)) for name in on_it)

@@ -110,6 +110,7 @@ class Trial:
         """Take a step, behind a sanity check or not."""
         module = own_copy(self.trainer, self.kept)
         vars(module).update(dict.fromkeys(_DONE, _nothing))
+        vars(module)["configure_callbacks"] = list
         seeing = _Seeing()
         trainer = _trainer(self.trainer, seeing, is_checked=is_checked)
         known = {*vars(trainer)}
