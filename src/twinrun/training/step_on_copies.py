@@ -1,10 +1,9 @@
 """A first step with a sanity check before it, and one without: on copies of the module.
 
 What validation leaves, and what a first call makes, need not matter to a training: a table of
-positions that is made for a longer batch, what a hook clears, what is overwritten before it is
-read. Two copies of the module, as the first step finds it, show whether it does: they take the same
-step, one of them behind a validation, and both validate. Where all is alike behind that, so is what
-follows.
+positions that is made for a longer batch, what a step clears or overwrites before it reads it. Two
+copies of the module, as the first step finds it, show whether it does: they take the same step, one
+of them behind a validation, and both validate. Where all is alike behind both, so is what follows.
 """
 
 import copy
@@ -42,7 +41,7 @@ class Tried:
     is_alike: bool
     """Whether a step gives the same loss, gradients, updates and draws in both."""
     apart: frozenset[str]
-    """Attributes that are otherwise behind the validation that follows the step."""
+    """Attributes that are otherwise behind the step, or the validation that follows it."""
     known: frozenset[str]
     """All attributes that were looked at."""
     is_unexplained: bool
