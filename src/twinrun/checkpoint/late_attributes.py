@@ -49,6 +49,8 @@ class LateAttributes:
         """Know nothing yet."""
         self._data = LateData()
         self._held = LateHeld(self._data)
+        self.anew = set[str]()
+        """What the checkpoints did not hold that the training was resumed from."""
         self._pieces: Pieces = {}  # of the checkpoint that is being written
         self._gone = set[str]()  # what has come and gone
         self._aliased = set[str]()  # at the last look what another one holds too
@@ -229,7 +231,8 @@ class LateAttributes:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
         pieces, self._pieces = self._pieces, {}
-        return {"seen": self._last, "proven": sorted(self._proven), "held": pieces}
+        anew = sorted(self.anew | self._held.anew)
+        return {"seen": self._last, "proven": sorted(self._proven), "held": pieces, "anew": anew}
 
     def put_back(
         self, trainer: pl.Trainer, saved: Mapping[str, Any], *, is_of_training: bool
@@ -261,7 +264,8 @@ class LateAttributes:
             is_first_epoch: whether the first epoch has been read again up to there.
             is_compared: whether the first batch behind the checkpoint is compared.
         """
-        seen = saved.get("seen", {})  # older versions have none
+        self.anew |= {*saved.get("anew", ())}  # older versions have none, and see none
+        seen = saved.get("seen", {})
         self._restored = {key: content for key, content in seen.items() if content}
         self._proven |= {*saved.get("proven", ())}
         self.known = {**self._restored}

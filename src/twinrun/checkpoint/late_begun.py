@@ -29,6 +29,7 @@ class LateData:
         self.unread: set[tuple[int, str]] = set()
         """Then what need not be looked at, by the identity of its owner."""
         self._held_by: dict[str, int] = {}
+        self._containers: dict[tuple[int, str], object] = {}  # before
 
     def begin(self, trainer: pl.Trainer) -> set[str]:
         """Look at data that are about to be read, if they are new.
@@ -63,7 +64,11 @@ class LateData:
             except Exception:  # of whatever class: something in it cannot be looked at
                 before = SEEN
             self._before[id(each.owner), each.name] = before
-        self._before = {key: it for key, it in self._before.items() if key[0] in self.owners}
+            if before.is_container:
+                self._containers[id(each.owner), each.name] = each.value
+        for by_owner in (self._before, self._containers):
+            for key in [key for key in by_owner if key[0] not in self.owners]:
+                del by_owner[key]
         return others
 
     def _before_of(self, each: UsersAttribute) -> Before:
@@ -87,6 +92,10 @@ class LateData:
                 yield called, each, before
             elif before.is_nothing and not self.was_absent(each):
                 self.nothing.append((called, each.value))
+
+    def was_there(self, owner: object, name: str, value: object) -> bool:
+        """Say whether a container is the one that an attribute held before it was first read."""
+        return value is not None and self._containers.get((id(owner), name)) is value
 
     def was_absent(self, each: UsersAttribute) -> bool:
         """Say whether its owner had no such attribute before it was first read."""

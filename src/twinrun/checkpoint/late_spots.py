@@ -139,25 +139,33 @@ def new_parts(
     """
     if before.is_nothing:
         return [((), value)]
-    found, seen = list[tuple[tuple[object, ...], object]](), set[int]()
+    parts = _NewParts(owners)
+    return parts.found if parts.go(value, before.outline, (), before.most) else None
 
-    def walk(item: Any, was: Outline | None, keys: tuple[object, ...], most: int) -> bool:
+
+class _NewParts:
+    """What is new. (A function in another one would hold what it has found beyond its end.)"""
+
+    def __init__(self, owners: Container[int]) -> None:
+        self._owners, self._seen = owners, set[int]()
+        self.found: list[tuple[tuple[object, ...], object]] = []
+
+    def go(self, item: Any, was: Outline | None, keys: tuple[object, ...], most: int) -> bool:
+        """Note what is new in it; say whether all its entries were looked at."""
         if item is None or was is LEAF or (was is None and is_blank(item)):
             return True
         if was is None:
-            found.append((keys, item))
+            self.found.append((keys, item))
             return True
-        is_apart = id(item) in seen or id(item) in owners or len(keys) == DEEPEST
+        is_apart = id(item) in self._seen or id(item) in self._owners or len(keys) == DEEPEST
         inside = None if is_apart else _inside(item, most, is_split=True)
         if inside is None:
             return True
-        seen.add(id(item))
+        self._seen.add(id(item))
         fewer = _fewer(most, len(inside))
         if is_container(item) and len(inside) < size_of(item):
             return False
-        return all(walk(each, was.get(key), (*keys, key), fewer) for key, each in inside)
-
-    return found if walk(value, before.outline, (), before.most) else None
+        return all(self.go(each, was.get(key), (*keys, key), fewer) for key, each in inside)
 
 
 class NewSpots:
