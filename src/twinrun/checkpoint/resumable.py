@@ -88,6 +88,11 @@ class Resumable(pl.Callback):
         """Why `last` found no checkpoint that can be used."""
         return self._folder.refused
 
+    @property
+    def made_anew(self) -> list[str]:
+        """What data had made, and no checkpoint held that the training was resumed from."""
+        return sorted({called.partition(" ")[2] for called in self._first_batch.late.anew})
+
     def last(self) -> str | None:
         """Return the path of the last checkpoint, None if there is none that can be used."""
         return self._folder.last()

@@ -192,6 +192,8 @@ def _compared(
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
+    if anew := sorted({name for run in manifests for name in run.get("made_anew", [])}):
+        compared["made_anew"] = anew
     if not reason:
         _note_steps(compared, manifests, tables, step_tables[1:])
         if compared["answer"] == "equal" and (nothing := why_nothing(tables)):
