@@ -103,6 +103,10 @@ class FirstBatch:
             other = self.late.put_back(trainer, late, is_of_training=is_of_training)
             if other is not None:
                 return other
+        plain = late.get("plain", {})  # older versions have none
+        other = self.late.plain.put_back(trainer, plain, is_replayed=self._is_in_epoch)
+        if other is not None:
+            return other
         return self.late.resumed(trainer, late, is_first_epoch=is_first, is_compared=is_compared)
 
     @property

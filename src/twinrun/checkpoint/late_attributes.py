@@ -20,6 +20,7 @@ from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late
 from twinrun.checkpoint.late_held import LateHeld, Pieces, held_in
+from twinrun.checkpoint.late_plain import LatePlain
 from twinrun.checkpoint.late_spots import NewSpots
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
@@ -49,6 +50,8 @@ class LateAttributes:
         """Know nothing yet."""
         self._data = LateData()
         self._held = LateHeld(self._data)
+        self.plain = LatePlain(self._data)
+        """What was there before, and plain."""
         self._pieces: Pieces = {}  # of the checkpoint that is being written
         self._gone = set[str]()  # what has come and gone
         self._aliased = set[str]()  # at the last look what another one holds too
@@ -79,7 +82,7 @@ class LateAttributes:
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, by the identity of its owner."""
-        return self._data.left(trainer)
+        return self._data.left(trainer) | self.plain.left(trainer)
 
     def look(self, trainer: pl.Trainer) -> tuple[dict[str, Content], list[str]]:
         """Write down what has come late, and say of what that cannot be done or trusted."""
@@ -186,11 +189,13 @@ class LateAttributes:
     def changed(self, trainer: pl.Trainer) -> list[str]:
         """Say what stands against a checkpoint; what is seen now has to stay what it is."""
         refused = self._note(trainer)
-        return [*refused, *([self._moved] if self._moved is not None else [])]
+        moved = [self._moved] if self._moved is not None else []
+        return [*refused, *moved, *self.plain.gone(trainer)]
 
     def epoch_begins(self, trainer: pl.Trainer) -> None:
         """Note what there is as an epoch begins in which a checkpoint may be due."""
         self._held.begins(trainer, {*self.known, *self._aliased})
+        self.plain.begins(trainer)
 
     def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> str | None:
         """Say why a checkpoint is not written yet: of what nobody could tell that it is the same.
@@ -207,7 +212,9 @@ class LateAttributes:
             # What was not there as the epoch began comes again where it is read again.
             anew = {k for k in self._gone if is_in_epoch and self._is_of_training(k)}
             gone = self._gone & self._last.keys() - held - (anew - self._held.begun.keys())
-            return next((f"{_called(key)} {_WHY} ({_SAY})" for key in sorted(gone)), None)
+            if (key := min(gone, default=None)) is not None:
+                return f"{_called(key)} {_WHY} ({_SAY})"
+            return self.plain.hold(trainer, held, is_in_epoch=is_in_epoch)
         return why
 
     def _waits(self, *, is_first_epoch: bool) -> str | None:
@@ -229,7 +236,8 @@ class LateAttributes:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
         pieces, self._pieces = self._pieces, {}
-        return {"seen": self._last, "proven": sorted(self._proven), "held": pieces}
+        kept = {"seen": self._last, "proven": sorted(self._proven), "held": pieces}
+        return {**kept, "plain": self.plain.state()}
 
     def put_back(
         self, trainer: pl.Trainer, saved: Mapping[str, Any], *, is_of_training: bool

@@ -10,7 +10,7 @@ from twinrun.checkpoint.late_unread import read_elsewhere, set_anew
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
-from twinrun.checkpoint.users_code import is_computed_once
+from twinrun.checkpoint.users_code import is_computed_once, is_plain
 from twinrun.containers import is_container
 
 
@@ -22,6 +22,10 @@ class LateData:
         self.owners: dict[int, object] = {}
         """By identity; they are kept, so that no others get their numbers."""
         self._before: dict[tuple[int, str], Before] = {}
+        self.plain: dict[tuple[int, str], object] = {}
+        """What was a plain value then, by the identity of its owner."""
+        self.called: dict[tuple[int, str], str] = {}
+        """The names of these."""
         self.owning = set[str]()
         """At the last look the names of owners."""
         self.nothing: list[tuple[str, object]] = []
@@ -43,7 +47,7 @@ class LateData:
         known, late, others = self.owners, tuple[str, ...](), set[str]()
         # Those of an epoch whose loaders are made anew are let go.
         self.owners = {id(part): part for part in parts if part is not None}
-        new: list[UsersAttribute] = []
+        new: list[tuple[str, UsersAttribute]] = []
         for called, each in users_attributes(trainer, loaders):
             owner = id(each.owner)
             if called.startswith(late):
@@ -55,15 +59,20 @@ class LateData:
                 self._held_by[called] = owner
                 others.add(called)
             if owner not in known:
-                new.append(each)
+                new.append((called, each))
         outlines = Outlines(self.owners)
-        for each in new:
+        for called, each in new:
+            key = id(each.owner), each.name
             try:
                 before = outlines.before(each.value)
             except Exception:  # of whatever class: something in it cannot be looked at
                 before = SEEN
-            self._before[id(each.owner), each.name] = before
-        self._before = {key: it for key, it in self._before.items() if key[0] in self.owners}
+            self._before[key] = before
+            if is_plain(each.value):
+                self.plain[key], self.called[key] = each.value, called
+        for by_key in (self._before, self.plain, self.called):
+            for key in [key for key in by_key if key[0] not in self.owners]:
+                del by_key[key]
         return others
 
     def _before_of(self, each: UsersAttribute) -> Before:

@@ -1,0 +1,268 @@
+"""Plain values of data that were there before these were read, and that reading turns.
+
+A flag that is set once, a number of columns, a count: a checkpoint holds what has changed, as it is
+and as it was where the epoch began, and a resumed training puts it back before data are read on.
+Beside what no checkpoint can hold none is put back: a flag may stand for it.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from twinrun.checkpoint.held_content import Part, UnheldError, held, made_again
+from twinrun.checkpoint.late_begun import LateData
+from twinrun.checkpoint.late_handles import handle_in
+from twinrun.checkpoint.late_spots import Before, new_parts
+from twinrun.checkpoint.late_put import owners_and_values, put
+from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
+from twinrun.checkpoint.users_code import attributes_seen, is_plain
+
+MOST_BYTES = 1 << 22  # of all that has changed
+_WHY = "changes while the training runs, and no checkpoint holds it"
+_BESIDE = "changes while the training runs, and is not put back beside"
+_LATE = "that no checkpoint holds"
+_CURE = "where code asks whether that is None, and keeps no flag of it, both are made anew"
+_SAY = "its data's `state_dict` and `load_state_dict` may hold it"
+_UNLIKE = "is not what it was before the stop, now that its epoch has been read again"
+_LENGTHS = "data: validation loaders have another number of mini-batches than before the stop"
+
+
+class LatePlain:
+    """Holds them, and puts them back."""
+
+    def __init__(self, data: LateData) -> None:
+        """Know nothing yet.
+
+        Args:
+            data: that are looked at.
+        """
+        self._data = data
+        self._start: dict[str, object] = {}
+        """What had changed as the epoch began."""
+        self._there = set[str]()  # then of what was made late
+        self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
+
+    def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
+        """Name what is looked at here alone, by the identity of its owner."""
+        return {(id(each.owner), each.name) for _, each, _ in self._now(trainer)}
+
+    def _now(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute, object]]:
+        """Yield what was plain before data were read, and is, and what it was."""
+        # Loaders that are made anew for an epoch may be made from it.
+        if vars(trainer).get("reload_dataloaders_every_n_epochs"):
+            return
+        for called, each in users_attributes(trainer, loaders_of(trainer)):
+            was = self._data.plain.get((id(each.owner), each.name))
+            # A data module makes loaders from its own.
+            if was is not None and _turn(called) and (each.value is None or is_plain(each.value)):
+                yield called, each, was
+
+    def _changed(self, trainer: pl.Trainer) -> dict[str, object]:
+        found = {
+            called: each.value
+            for called, each, was in self._now(trainer)
+            if _text(each.value) != _text(was)
+        }
+        unread = self._data.unread
+        return found if not unread or not found else self._without(trainer, found, unread)
+
+    def _without(
+        self, trainer: pl.Trainer, found: dict[str, object], unread: Container[tuple[int, str]]
+    ) -> dict[str, object]:
+        every = self._now(trainer)
+        left = {called for called, each, _ in every if (id(each.owner), each.name) in unread}
+        return {called: value for called, value in found.items() if called not in left}
+
+    def look(self, trainer: pl.Trainer) -> dict[str, str]:
+        """Write down those of training data, to see whether fetches or others move them."""
+        trained = count_of_trained(trainer)
+        now = self._now(trainer)
+        return {called: _text(each.value) for called, each, _ in now if _turn(called) <= trained}
+
+    def gone(self, trainer: pl.Trainer) -> Iterator[str]:
+        """Say which are no plain values any more, or are not there."""
+        now = {(id(each.owner), each.name) for _, each, _ in self._now(trainer)}
+        if not now:
+            return
+        for called, each in users_attributes(trainer, loaders_of(trainer)):
+            key = id(each.owner), each.name
+            if key in self._data.plain and key not in now and _turn(called):
+                yield f"{_shown(called)} has changed to what is no plain value"
+        for (owner, name), called in self._data.called.items():
+            if name not in attributes_seen(self._data.owners.get(owner)) and _turn(called):
+                yield f"{_shown(called)} is there before data are read, and is not any more"
+
+    def begins(self, trainer: pl.Trainer) -> None:
+        """Note what has changed as an epoch begins."""
+        self._start = self._changed(trainer) if self._data.plain else {}
+        self._there = {called for called, *_ in self._data.late(trainer)}
+
+    def hold(
+        self, trainer: pl.Trainer, kept: Container[str], *, is_in_epoch: bool
+    ) -> str | None:
+        """Hold what has changed; say why that cannot be.
+
+        Args:
+            trainer: of the training.
+            kept: attributes of which the checkpoint holds what has come late.
+            is_in_epoch: whether it is in mid-epoch; what was not there as the epoch began is made
+                again there.
+        """
+        now, start = self._changed(trainer), self._start if is_in_epoch else {}
+        self._kept = {}
+        if not now and not start:
+            return None
+        trained = count_of_trained(trainer)
+        late = [*self._data.late(trainer)]
+        unheld = [each[0] for each in late if each[0] not in kept and self._has_come(each)]
+        before_it = [each for each in unheld if each in self._there or _turn(each) > trained]
+        first = next(iter({**start, **now}))
+        is_replayed = is_in_epoch and not any(_turn(called) > trained for called in now)
+        if (start or not is_replayed) and (found := before_it if is_in_epoch else unheld):
+            beside = f"{_shown(found[0])}, {_LATE}"
+            return f"{_shown(first)} {_BESIDE} {beside} ({_CURE}, or {_SAY})"
+        if (handle := self._handle(trainer, {called for called, *_ in late})) is not None:
+            return f"{_shown(first)} {_BESIDE} {handle}, whose place {_LATE} ({_SAY})"
+        try:
+            self._kept = {
+                "now": _bytes_of(now),
+                "start": _bytes_of({k: v for k, v in start.items() if _turn(k) <= trained}),
+                "there": sorted(self._there),
+                # What cannot be held may stand behind what is replayed.
+                "is_set": not unheld,
+                "lengths": lengths(trainer),
+            }
+        except UnheldError as error:
+            return f"{_shown(first)} {_WHY}: {error} ({_SAY})"
+        return None
+
+    def _has_come(self, late: tuple[str, UsersAttribute, Before]) -> bool:
+        """Say whether something has come into an attribute, or may have."""
+        _, each, before = late
+        try:
+            return new_parts(each.value, before, self._data.owners) != []
+        except Exception:  # of whatever class: a key of a user's raises
+            return True
+
+    def _handle(self, trainer: pl.Trainer, late: Container[str]) -> str | None:
+        """Name what is there from the first on, and may have a place that nobody sees."""
+        for called, each in users_attributes(trainer, loaders_of(trainer)):
+            if called not in late and (kind := handle_in(each.value)) is not None:
+                return f"{_shown(called)} ({kind})"
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of them."""
+        kept, self._kept = self._kept, {}
+        return kept
+
+    def begin_again(self, trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
+        """Put back those of training data as they were where they are read from: say what is not.
+
+        Args:
+            trainer: of the training.
+            saved: what `state` returned, of a checkpoint in mid-epoch.
+        """
+        self._start = _made(saved.get("start"))
+        self._there = {*saved.get("there", ())}
+        return self._put(trainer, self._start, count_of_trained(trainer))
+
+    def begin(self, trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
+        """Put back those of training data before validation loaders may be made of them."""
+        return self._put(trainer, _made(saved.get("now")), count_of_trained(trainer))
+
+    def put_back(
+        self, trainer: pl.Trainer, saved: Mapping[str, Any], *, is_replayed: bool
+    ) -> str | None:
+        """Put all back as they were at the checkpoint; say what is not as it was.
+
+        Args:
+            trainer: of the training.
+            saved: what `state` returned.
+            is_replayed: whether the epoch has been read again up to there.
+        """
+        if is_replayed and (other := self._unlike(trainer, saved)) is not None:
+            return other
+        other = self._put(trainer, _made(saved.get("now")), None)
+        return other or other_lengths(trainer, saved)
+
+    def _unlike(self, trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
+        """Name what a replay has made otherwise, where it may not be put back."""
+        if saved.get("is_set", True):
+            return None
+        now, wanted = self._changed(trainer), _made(saved.get("now"))
+        for called in sorted({*now, *wanted}):
+            if _turn(called) <= count_of_trained(trainer) and (
+                called not in now or called not in wanted or _text(now[called]) != _text(wanted[called])
+            ):
+                return f"{_shown(called)} {_UNLIKE}"
+        return None
+
+    def _put(
+        self, trainer: pl.Trainer, wanted: Mapping[str, object], most: int | None
+    ) -> str | None:
+        there = {called: (each, was) for called, each, was in self._now(trainer)}
+        for called in sorted(wanted):
+            if called not in there and (most is None or _turn(called) <= most):
+                return f"{_shown(called)} could not be put back"
+        owners, _ = owners_and_values(trainer)
+        for called, (each, was) in there.items():
+            value = wanted.get(called, was)
+            if (most is None or _turn(called) <= most) and _text(each.value) != _text(value):
+                try:
+                    put(owners, Part(called, (), value))
+                except Exception as error:  # of whatever class: a user's object does not take it
+                    return f"{_shown(called)} could not be put back ({type(error).__name__})"
+        return None
+
+
+def lengths(trainer: pl.Trainer) -> list[float]:
+    """Return how many mini-batches each validation loader has."""
+    return [*trainer.num_val_batches] if trainer.val_dataloaders is not None else []
+
+
+def other_lengths(trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
+    """Say that validation loaders have other lengths than before the stop."""
+    before, now = saved.get("lengths", []), lengths(trainer)
+    return _LENGTHS if before and now and before != now else None
+
+
+def count_of_trained(trainer: pl.Trainer) -> int:
+    """Return how many parts training loaders have, which come first."""
+    return len(parts_of(training_loaders(trainer)))
+
+
+def _bytes_of(values: Mapping[str, object]) -> torch.Tensor | None:
+    if not values:
+        return None
+    raw = held([Part(called, (), value) for called, value in values.items()], {}, (), MOST_BYTES)
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+
+
+def _made(data: torch.Tensor | None) -> dict[str, object]:
+    if data is None:
+        return {}
+    parts = made_again(data.numpy().tobytes(), _nothing_known, lambda *_: None)
+    return {part.called: part.value for part in parts}
+
+
+def _nothing_known(name: str) -> object:
+    raise KeyError(name)
+
+
+def _text(value: object) -> str:
+    """Write a value down, as a NaN is not itself, and True is not 1."""
+    return f"{type(value).__name__} {value!r}"
+
+
+def _turn(called: str) -> int:
+    return int(called.partition(" ")[0])
+
+
+def _shown(called: str) -> str:
+    return called.partition(" ")[2]
