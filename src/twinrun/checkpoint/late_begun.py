@@ -10,7 +10,7 @@ from twinrun.checkpoint.late_unread import read_elsewhere, set_anew
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
-from twinrun.checkpoint.users_code import is_computed_once, is_plain
+from twinrun.checkpoint.users_code import is_computed_once, is_plain, is_set
 from twinrun.containers import is_container
 
 
@@ -23,9 +23,7 @@ class LateData:
         """By identity; they are kept, so that no others get their numbers."""
         self._before: dict[tuple[int, str], Before] = {}
         self.plain: dict[tuple[int, str], object] = {}
-        """What was a plain value then, by the identity of its owner."""
-        self.called: dict[tuple[int, str], str] = {}
-        """The names of these."""
+        """What was a plain value then, or a set of these, by the identity of its owner."""
         self.owning = set[str]()
         """At the last look the names of owners."""
         self.nothing: list[tuple[str, object]] = []
@@ -47,7 +45,7 @@ class LateData:
         known, late, others = self.owners, tuple[str, ...](), set[str]()
         # Those of an epoch whose loaders are made anew are let go.
         self.owners = {id(part): part for part in parts if part is not None}
-        new: list[tuple[str, UsersAttribute]] = []
+        new: list[UsersAttribute] = []
         for called, each in users_attributes(trainer, loaders):
             owner = id(each.owner)
             if called.startswith(late):
@@ -59,9 +57,9 @@ class LateData:
                 self._held_by[called] = owner
                 others.add(called)
             if owner not in known:
-                new.append((called, each))
+                new.append(each)
         outlines = Outlines(self.owners)
-        for called, each in new:
+        for each in new:
             key = id(each.owner), each.name
             try:
                 before = outlines.before(each.value)
@@ -69,8 +67,10 @@ class LateData:
                 before = SEEN
             self._before[key] = before
             if is_plain(each.value):
-                self.plain[key], self.called[key] = each.value, called
-        for by_key in (self._before, self.plain, self.called):
+                self.plain[key] = each.value
+            elif is_set(each.value):
+                self.plain[key] = frozenset(each.value)
+        for by_key in (self._before, self.plain):
             for key in [key for key in by_key if key[0] not in self.owners]:
                 del by_key[key]
         return others

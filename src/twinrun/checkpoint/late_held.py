@@ -180,8 +180,9 @@ class LateHeld:
         try:
             if nothing is not None:
                 self._take_away(trainer, nothing["there"])
-            for each in (nothing, piece):
-                _fill(trainer, each)
+            # What is of the data module until validation loaders are made is called otherwise then.
+            _fill(trainer, nothing, are_all=False)
+            _fill(trainer, piece)
             orders = self._orders([*self._data.late(trainer)])
         except Exception as error:  # of whatever class: a user's object does not take it
             what = _shown(min(wanted, default=" what data make as they are read"))
@@ -210,17 +211,21 @@ class LateHeld:
         return " ".join(" ".join(each) for each in words)
 
 
-def _fill(trainer: pl.Trainer, piece: Mapping[str, Any] | None) -> None:
+def _fill(
+    trainer: pl.Trainer, piece: Mapping[str, Any] | None, *, are_all: bool = True
+) -> None:
     if not piece:
         return
     owners, values = owners_and_values(trainer)
+
+    def there(called: str, keys: tuple[object, ...]) -> object:
+        is_there = are_all or called.rpartition(".")[0] in owners
+        return lies_at(owners, called, keys) if is_there else None
+
     raw = piece["data"].numpy().tobytes()
-    for part in made_again(
-        raw,
-        lambda name: named(name, owners, values),
-        lambda called, keys: lies_at(owners, called, keys),
-    ):
-        put(owners, part)
+    for part in made_again(raw, lambda name: named(name, owners, values), there):
+        if are_all or part.called.rpartition(".")[0] in owners:
+            put(owners, part)
 
 
 def held_in(pieces: Pieces) -> set[str]:

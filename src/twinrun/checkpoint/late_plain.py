@@ -9,20 +9,29 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 
-from twinrun.checkpoint.held_content import Part, UnheldError, held, made_again
+from twinrun.checkpoint.held_arrays import UnheldError
 from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_handles import handle_in
+from twinrun.checkpoint.late_put import owners_and_values
 from twinrun.checkpoint.late_spots import Before, new_parts
-from twinrun.checkpoint.late_put import owners_and_values, put
+from twinrun.checkpoint.plain_values import (
+    PlainValue,
+    bytes_of,
+    is_like,
+    is_same,
+    made,
+    put_value,
+    shown,
+    turn_of,
+)
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.set_uses import may_show_order
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
-from twinrun.checkpoint.users_code import attributes_seen, is_plain
+from twinrun.checkpoint.users_code import attributes_seen
 
-MOST_BYTES = 1 << 22  # of all that has changed
 _WHY = "changes while the training runs, and no checkpoint holds it"
 _BESIDE = "changes while the training runs, and is not put back beside"
 _LATE = "that no checkpoint holds"
@@ -45,62 +54,64 @@ class LatePlain:
         self._start: dict[str, object] = {}
         """What had changed as the epoch began."""
         self._there = set[str]()  # then of what was made late
+        self._watched: list[PlainValue] = []  # while an epoch runs
         self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, by the identity of its owner."""
-        return {(id(each.owner), each.name) for _, each, _ in self._now(trainer)}
+        return {each.key for each in self._now(trainer)}
 
-    def _now(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute, object]]:
-        """Yield what was plain before data were read, and is, and what it was."""
+    def _now(self, trainer: pl.Trainer) -> Iterator[PlainValue]:
+        """Yield what was plain before data were read, and is."""
+        for called, each in self._every(trainer):
+            key = id(each.owner), each.name
+            was = self._data.plain.get(key)
+            if was is None or not is_like(each.value, was):
+                continue
+            if not isinstance(was, frozenset) or not may_show_order(each.name):
+                yield PlainValue(called, each.owner, each.name, each.value, was)
+
+    def _every(self, trainer: pl.Trainer) -> Iterator[tuple[str, UsersAttribute]]:
         # Loaders that are made anew for an epoch may be made from it.
-        if vars(trainer).get("reload_dataloaders_every_n_epochs"):
-            return
-        for called, each in users_attributes(trainer, loaders_of(trainer)):
-            was = self._data.plain.get((id(each.owner), each.name))
-            # A data module makes loaders from its own.
-            if was is not None and _turn(called) and (each.value is None or is_plain(each.value)):
-                yield called, each, was
+        if not vars(trainer).get("reload_dataloaders_every_n_epochs"):
+            for called, each in users_attributes(trainer, loaders_of(trainer)):
+                if turn_of(called):  # a data module makes loaders from its own
+                    yield called, each
 
     def _changed(self, trainer: pl.Trainer) -> dict[str, object]:
-        found = {
-            called: each.value
-            for called, each, was in self._now(trainer)
-            if _text(each.value) != _text(was)
+        return {
+            each.called: each.kept
+            for each in self._now(trainer)
+            if each.is_changed and each.key not in self._data.unread
         }
-        unread = self._data.unread
-        return found if not unread or not found else self._without(trainer, found, unread)
 
-    def _without(
-        self, trainer: pl.Trainer, found: dict[str, object], unread: Container[tuple[int, str]]
-    ) -> dict[str, object]:
-        every = self._now(trainer)
-        left = {called for called, each, _ in every if (id(each.owner), each.name) in unread}
-        return {called: value for called, value in found.items() if called not in left}
-
-    def look(self, trainer: pl.Trainer) -> dict[str, str]:
+    def look(self) -> dict[str, str]:
         """Write down those of training data, to see whether fetches or others move them."""
-        trained = count_of_trained(trainer)
-        now = self._now(trainer)
-        return {called: _text(each.value) for called, each, _ in now if _turn(called) <= trained}
+        return {each.called: each.few() for each in self._watched}
+
+    def _watch(self, trainer: pl.Trainer) -> None:
+        trained, unread = count_of_trained(trainer), self._data.unread
+        now = [each for each in self._now(trainer) if each.key not in unread]
+        self._watched = [each for each in now if turn_of(each.called) <= trained]
 
     def gone(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say which are no plain values any more, or are not there."""
-        now = {(id(each.owner), each.name) for _, each, _ in self._now(trainer)}
-        if not now:
-            return
-        for called, each in users_attributes(trainer, loaders_of(trainer)):
+        owners, known = dict[int, tuple[object, str]](), self._data.plain
+        for called, each in self._every(trainer):
             key = id(each.owner), each.name
-            if key in self._data.plain and key not in now and _turn(called):
-                yield f"{_shown(called)} has changed to what is no plain value"
-        for (owner, name), called in self._data.called.items():
-            if name not in attributes_seen(self._data.owners.get(owner)) and _turn(called):
-                yield f"{_shown(called)} is there before data are read, and is not any more"
+            owners[key[0]] = each.owner, shown(called).rpartition(".")[0]
+            if key in known and key not in self._data.unread and not is_like(each.value, known[key]):
+                yield f"{shown(called)} has changed to what is no plain value ({_SAY})"
+        for key in known.keys() - self._data.unread:
+            owner, path = owners.get(key[0], (None, ""))
+            if owner is not None and key[1] not in attributes_seen(owner):
+                yield f"{path}.{key[1]} is there before data are read, and is not any more ({_SAY})"
 
     def begins(self, trainer: pl.Trainer) -> None:
         """Note what has changed as an epoch begins."""
-        self._start = self._changed(trainer) if self._data.plain else {}
         self._there = {called for called, *_ in self._data.late(trainer)}
+        self._start = self._changed(trainer) if self._data.plain else {}
+        self._watch(trainer)
 
     def hold(
         self, trainer: pl.Trainer, kept: Container[str], *, is_in_epoch: bool
@@ -120,25 +131,25 @@ class LatePlain:
         trained = count_of_trained(trainer)
         late = [*self._data.late(trainer)]
         unheld = [each[0] for each in late if each[0] not in kept and self._has_come(each)]
-        before_it = [each for each in unheld if each in self._there or _turn(each) > trained]
+        before_it = [each for each in unheld if each in self._there or turn_of(each) > trained]
         first = next(iter({**start, **now}))
-        is_replayed = is_in_epoch and not any(_turn(called) > trained for called in now)
+        is_replayed = is_in_epoch and not any(turn_of(called) > trained for called in now)
         if (start or not is_replayed) and (found := before_it if is_in_epoch else unheld):
-            beside = f"{_shown(found[0])}, {_LATE}"
-            return f"{_shown(first)} {_BESIDE} {beside} ({_CURE}, or {_SAY})"
+            beside = f"{shown(found[0])}, {_LATE}"
+            return f"{shown(first)} {_BESIDE} {beside} ({_CURE}, or {_SAY})"
         if (handle := self._handle(trainer, {called for called, *_ in late})) is not None:
-            return f"{_shown(first)} {_BESIDE} {handle}, whose place {_LATE} ({_SAY})"
+            return f"{shown(first)} {_BESIDE} {handle}, whose place no checkpoint holds ({_SAY})"
         try:
             self._kept = {
-                "now": _bytes_of(now),
-                "start": _bytes_of({k: v for k, v in start.items() if _turn(k) <= trained}),
+                "now": bytes_of(now),
+                "start": bytes_of({k: v for k, v in start.items() if turn_of(k) <= trained}),
                 "there": sorted(self._there),
                 # What cannot be held may stand behind what is replayed.
                 "is_set": not unheld,
                 "lengths": lengths(trainer),
             }
         except UnheldError as error:
-            return f"{_shown(first)} {_WHY}: {error} ({_SAY})"
+            return f"{shown(first)} {_WHY}: {error} ({_SAY})"
         return None
 
     def _has_come(self, late: tuple[str, UsersAttribute, Before]) -> bool:
@@ -153,7 +164,7 @@ class LatePlain:
         """Name what is there from the first on, and may have a place that nobody sees."""
         for called, each in users_attributes(trainer, loaders_of(trainer)):
             if called not in late and (kind := handle_in(each.value)) is not None:
-                return f"{_shown(called)} ({kind})"
+                return f"{shown(called)} ({kind})"
         return None
 
     def state(self) -> dict[str, Any]:
@@ -168,13 +179,15 @@ class LatePlain:
             trainer: of the training.
             saved: what `state` returned, of a checkpoint in mid-epoch.
         """
-        self._start = _made(saved.get("start"))
+        self._start = made(saved.get("start"))
         self._there = {*saved.get("there", ())}
-        return self._put(trainer, self._start, count_of_trained(trainer))
+        why = self._put(trainer, self._start, count_of_trained(trainer))
+        self._watch(trainer)
+        return why
 
     def begin(self, trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
         """Put back those of training data before validation loaders may be made of them."""
-        return self._put(trainer, _made(saved.get("now")), count_of_trained(trainer))
+        return self._put(trainer, made(saved.get("now")), count_of_trained(trainer))
 
     def put_back(
         self, trainer: pl.Trainer, saved: Mapping[str, Any], *, is_replayed: bool
@@ -188,36 +201,41 @@ class LatePlain:
         """
         if is_replayed and (other := self._unlike(trainer, saved)) is not None:
             return other
-        other = self._put(trainer, _made(saved.get("now")), None)
+        other = self._put(trainer, made(saved.get("now")), None)
         return other or other_lengths(trainer, saved)
 
     def _unlike(self, trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
         """Name what a replay has made otherwise, where it may not be put back."""
         if saved.get("is_set", True):
             return None
-        now, wanted = self._changed(trainer), _made(saved.get("now"))
+        now, wanted = self._changed(trainer), made(saved.get("now"))
         for called in sorted({*now, *wanted}):
-            if _turn(called) <= count_of_trained(trainer) and (
-                called not in now or called not in wanted or _text(now[called]) != _text(wanted[called])
-            ):
-                return f"{_shown(called)} {_UNLIKE}"
+            is_both = called in now and called in wanted
+            is_same_now = is_both and is_same(now[called], wanted[called])
+            if turn_of(called) <= count_of_trained(trainer) and not is_same_now:
+                return f"{shown(called)} {_UNLIKE}"
         return None
 
     def _put(
         self, trainer: pl.Trainer, wanted: Mapping[str, object], most: int | None
     ) -> str | None:
-        there = {called: (each, was) for called, each, was in self._now(trainer)}
+        for _ in self._data.late(trainer):
+            pass  # what is unread is known behind that
+        there = {each.called: each for each in self._now(trainer)}
         for called in sorted(wanted):
-            if called not in there and (most is None or _turn(called) <= most):
-                return f"{_shown(called)} could not be put back"
+            if called not in there and (most is None or turn_of(called) <= most):
+                return f"{shown(called)} could not be put back"
         owners, _ = owners_and_values(trainer)
-        for called, (each, was) in there.items():
-            value = wanted.get(called, was)
-            if (most is None or _turn(called) <= most) and _text(each.value) != _text(value):
+        for called, each in there.items():
+            value = wanted.get(called, each.first)
+            # An iterator that is under way has set what nobody reads unset.
+            is_put = called in wanted or each.key not in self._data.unread
+            is_put &= most is None or turn_of(called) <= most
+            if is_put and not is_same(each.kept, value):
                 try:
-                    put(owners, Part(called, (), value))
+                    put_value(owners, each, value)
                 except Exception as error:  # of whatever class: a user's object does not take it
-                    return f"{_shown(called)} could not be put back ({type(error).__name__})"
+                    return f"{shown(called)} could not be put back ({type(error).__name__})"
         return None
 
 
@@ -235,34 +253,3 @@ def other_lengths(trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
 def count_of_trained(trainer: pl.Trainer) -> int:
     """Return how many parts training loaders have, which come first."""
     return len(parts_of(training_loaders(trainer)))
-
-
-def _bytes_of(values: Mapping[str, object]) -> torch.Tensor | None:
-    if not values:
-        return None
-    raw = held([Part(called, (), value) for called, value in values.items()], {}, (), MOST_BYTES)
-    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
-
-
-def _made(data: torch.Tensor | None) -> dict[str, object]:
-    if data is None:
-        return {}
-    parts = made_again(data.numpy().tobytes(), _nothing_known, lambda *_: None)
-    return {part.called: part.value for part in parts}
-
-
-def _nothing_known(name: str) -> object:
-    raise KeyError(name)
-
-
-def _text(value: object) -> str:
-    """Write a value down, as a NaN is not itself, and True is not 1."""
-    return f"{type(value).__name__} {value!r}"
-
-
-def _turn(called: str) -> int:
-    return int(called.partition(" ")[0])
-
-
-def _shown(called: str) -> str:
-    return called.partition(" ")[2]

@@ -287,6 +287,6 @@ class RunningEpoch:
 
     def _look(self, fetcher: Any, since: float) -> Batches:
         def look() -> dict[str, str]:
-            return {**sources(self._trainer), **self._late.plain.look(self._trainer)}
+            return {**sources(self._trainer), **self._late.plain.look()}
 
         return Batches(fetcher, self._fingerprint, self._ask, look, since)

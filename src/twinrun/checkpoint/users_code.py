@@ -14,6 +14,7 @@ from twinrun.process.users_code import functions_in, is_users, names_in
 MADE_ONCE = ("__init__", "__new__", "__post_init__")
 _PLAIN = {bool, int, float, complex, str, bytes}
 _LONGEST = 64  # tuple of these
+_MOST = 1 << 16  # in a set
 
 
 def attributes_seen(owner: object) -> dict[str, object]:
@@ -38,6 +39,15 @@ def is_plain(value: object) -> bool:
     if type(value) is tuple:
         return 0 < len(value) <= _LONGEST and all(item is None or is_plain(item) for item in value)
     return type(value) in _PLAIN or is_really(value, np.generic)
+
+
+def is_set(value: object) -> bool:
+    """Say whether a value is a set of plain values, which others may put more into.
+
+    >>> is_set({1, "a"}), is_set(set()), is_set({int}), is_set(frozenset())
+    (True, True, False, False)
+    """
+    return type(value) is set and len(value) <= _MOST and all(map(is_plain, value))
 
 
 def is_code(value: object) -> bool:
