@@ -1,7 +1,15 @@
 """Open files, connections and readers: what has a place or a state that nobody can see."""
 
 import collections
+import datetime
+import enum
+import numbers
+import re
+import uuid
 from itertools import islice
+from pathlib import PurePath
+
+import torch
 
 from twinrun.checkpoint.late_content import is_data
 from twinrun.checkpoint.users_code import is_code, is_mapped, is_users
@@ -10,7 +18,9 @@ from twinrun.containers import entries, is_container, is_faceless
 _MOST = 64  # entries of a container
 _DEEPEST = 3  # containers inside each other
 _MOVING = ("read", "seek", "close", "recv", "fetchone", "__next__")  # methods of what moves
-_STILL = ("_thread", "threading")  # whose locks are open between two mini-batches
+_LOCKS = ("_thread", "threading")  # which are open between two mini-batches
+_STILL = (PurePath, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, re.Pattern)
+_STILL += (uuid.UUID, enum.Enum, numbers.Number, torch.device, torch.dtype, torch.Size)
 
 
 def handle_in(value: object, deepest: int = _DEEPEST) -> str | None:
@@ -29,7 +39,8 @@ def handle_in(value: object, deepest: int = _DEEPEST) -> str | None:
         inner = (handle_in(item, deepest - 1) for _, item in islice(found, _MOST))
         return next((each for each in inner if each is not None), None)
     kind = type(value)
-    if kind.__module__ in ("builtins", *_STILL) or is_users(kind.__module__):
+    is_own = kind.__module__ in ("builtins", *_LOCKS) or is_users(kind.__module__)
+    if is_own or isinstance(value, _STILL):
         return None
     is_moving = any(hasattr(kind, name) for name in _MOVING)
     return kind.__name__ if is_moving or not _is_data(value) else None
