@@ -13,12 +13,11 @@ from late_fitted import MovedByValidation, called, data_of, never_wrong
 from late_records import DRAWN
 from resumed import assert_resumed, every, fit
 from small import Points
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 
 from twinrun.checkpoint.late_handles import handle_in
 from twinrun.checkpoint.plain_values import bytes_of, made
 from twinrun.checkpoint.set_uses import shows_order
-from twinrun.errors import TwinrunError
 
 AT_STARTS = {"minutes": 0, "module": MovedByValidation, "max_epochs": 5}
 
@@ -388,26 +387,6 @@ def test_what_it_sets_between_batches_is_refused_in_mid_epoch_alone(tmp_path):
     assert [each.name for each in tmp_path.glob("*.ckpt")] == ["epoch3.ckpt"]
 
 
-class GrowsValidation(Points):
-    """Validates as many rows as have been read when its loader is made."""
-
-    def setup(self, stage):
-        self.rows = Counts(self)
-
-    def train_dataloader(self):
-        return DataLoader(self.rows, 16, shuffle=True)
-
-    def val_dataloader(self):
-        return DataLoader(Subset(self.rows, range(min(70, self.rows.count // 3))), 16)
-
-
-def test_validation_loaders_of_another_length_end_the_attempt(tmp_path):
-    options = {**AT_STARTS, "data": GrowsValidation}
-    fit(tmp_path, kill=18, **options)
-    with pytest.raises(TwinrunError, match="validation loaders have another number of mini-batch"):
-        fit(tmp_path, **options)
-
-
 class MakesLoaders(Points):
     """Makes loaders anew of a number that reading has moved."""
 
@@ -439,6 +418,29 @@ def test_validation_data_of_a_data_module_are_resumed_before_they_were_read(tmp_
     """Red before: each resume ended, as they had been called otherwise."""
     data = data_of(Nothing, is_of_validation=True)
     assert_resumed(tmp_path, [3], kills=[4], data=data, max_epochs=3)
+
+
+class CountsBegun(DataLoader):
+    """Counts its iterators in a number that is there late."""
+
+    def __iter__(self):
+        self.begun = getattr(self, "begun", 0) + 1
+        return super().__iter__()
+
+
+class Begun(Points):
+    def train_dataloader(self):
+        return CountsBegun(TensorDataset(self.inputs, self.targets), 16, shuffle=True)
+
+
+def test_a_checkpoint_whose_resume_would_end_is_given_up_where_that_is_seen(tmp_path):
+    """Red before: it stayed in use, and the resumed attempt ended."""
+    options = {**AT_STARTS, "data": Begun, "max_epochs": 3}
+    fit(tmp_path, kill=8, **options)
+    said = (tmp_path / "refused.txt").read_text(encoding="utf-8")
+    assert "CountsBegun.begun has changed by the first mini-batch behind the last" in said
+    _, resumed_at, _ = fit(tmp_path, **options)
+    assert resumed_at == []
 
 
 def test_plain_values_come_back_by_their_bits():
@@ -487,4 +489,16 @@ def test_one_that_is_read_otherwise_may_show_it(code):
 def test_what_may_have_a_place_is_a_handle(tmp_path):
     with (tmp_path / "a").open("w") as file:
         assert handle_in([1, {"a": (file,)}]) == "TextIOWrapper"
-    assert handle_in([tmp_path, torch.device("cpu"), torch.zeros(1), {"a": lambda: 1}, Subset, late_data.Reader([])]) is None
+    assert (
+        handle_in(
+            [
+                tmp_path,
+                torch.device("cpu"),
+                torch.zeros(1),
+                {"a": lambda: 1},
+                Subset,
+                late_data.Reader([]),
+            ]
+        )
+        is None
+    )

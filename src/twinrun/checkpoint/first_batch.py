@@ -21,6 +21,7 @@ from twinrun.checkpoint.together import Together, agreed
 from twinrun.checkpoint.told_epochs import STATE, ToldEpochs, told_and_said
 
 _LATE = "late"  # among what data say
+_CHANGED = "has changed by the first mini-batch behind the last checkpoint, which is not used"
 
 
 class FirstBatch:
@@ -138,7 +139,13 @@ class FirstBatch:
         random, told = rng_states_in_a_word(), json.dumps({**told_and_said(trainer), _LATE: more})
         found = f"{self._fingerprint(batch):016x} {random} {told}"
         if self._folder.waits:
-            self._folder.note_batch(found)
+            other = agreed(self._together, first_other(self.late.known, seen))
+            if other is not None:
+                # A resumed training would end here, as it comes to the same.
+                self._folder.note_refusal(f"{other.partition(' ')[2]} {_CHANGED}")
+                self._folder.forget()
+                found = ""
+            self._folder.note_batch(found or None)
             return None
         return agreed(self._together, self._other_than(str(expected), found))
 

@@ -211,9 +211,7 @@ class LateHeld:
         return " ".join(" ".join(each) for each in words)
 
 
-def _fill(
-    trainer: pl.Trainer, piece: Mapping[str, Any] | None, *, are_all: bool = True
-) -> None:
+def _fill(trainer: pl.Trainer, piece: Mapping[str, Any] | None, *, are_all: bool = True) -> None:
     if not piece:
         return
     owners, values = owners_and_values(trainer)

@@ -38,7 +38,7 @@ _LATE = "that no checkpoint holds"
 _CURE = "where code asks whether that is None, and keeps no flag of it, both are made anew"
 _SAY = "its data's `state_dict` and `load_state_dict` may hold it"
 _UNLIKE = "is not what it was before the stop, now that its epoch has been read again"
-_LENGTHS = "data: validation loaders have another number of mini-batches than before the stop"
+_BEFORE_FIRST = "changes between the making of the first iterator and its first mini-batch"
 
 
 class LatePlain:
@@ -89,6 +89,12 @@ class LatePlain:
         """Write down those of training data, to see whether fetches or others move them."""
         return {each.called: each.few() for each in self._watched}
 
+    def moved_before_first(self, trainer: pl.Trainer) -> Iterator[str]:
+        """Say what has changed between the making of an epoch's iterator and its first batch."""
+        for called, value in self._changed(trainer).items():
+            if called not in self._start or not is_same(self._start[called], value):
+                yield f"{shown(called)} {_BEFORE_FIRST}"
+
     def _watch(self, trainer: pl.Trainer) -> None:
         trained, unread = count_of_trained(trainer), self._data.unread
         now = [each for each in self._now(trainer) if each.key not in unread]
@@ -100,7 +106,11 @@ class LatePlain:
         for called, each in self._every(trainer):
             key = id(each.owner), each.name
             owners[key[0]] = each.owner, shown(called).rpartition(".")[0]
-            if key in known and key not in self._data.unread and not is_like(each.value, known[key]):
+            if (
+                key in known
+                and key not in self._data.unread
+                and not is_like(each.value, known[key])
+            ):
                 yield f"{shown(called)} has changed to what is no plain value ({_SAY})"
         for key in known.keys() - self._data.unread:
             owner, path = owners.get(key[0], (None, ""))
@@ -113,9 +123,7 @@ class LatePlain:
         self._start = self._changed(trainer) if self._data.plain else {}
         self._watch(trainer)
 
-    def hold(
-        self, trainer: pl.Trainer, kept: Container[str], *, is_in_epoch: bool
-    ) -> str | None:
+    def hold(self, trainer: pl.Trainer, kept: Container[str], *, is_in_epoch: bool) -> str | None:
         """Hold what has changed; say why that cannot be.
 
         Args:
@@ -146,7 +154,6 @@ class LatePlain:
                 "there": sorted(self._there),
                 # What cannot be held may stand behind what is replayed.
                 "is_set": not unheld,
-                "lengths": lengths(trainer),
             }
         except UnheldError as error:
             return f"{shown(first)} {_WHY}: {error} ({_SAY})"
@@ -201,8 +208,7 @@ class LatePlain:
         """
         if is_replayed and (other := self._unlike(trainer, saved)) is not None:
             return other
-        other = self._put(trainer, made(saved.get("now")), None)
-        return other or other_lengths(trainer, saved)
+        return self._put(trainer, made(saved.get("now")), None)
 
     def _unlike(self, trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
         """Name what a replay has made otherwise, where it may not be put back."""
@@ -237,17 +243,6 @@ class LatePlain:
                 except Exception as error:  # of whatever class: a user's object does not take it
                     return f"{shown(called)} could not be put back ({type(error).__name__})"
         return None
-
-
-def lengths(trainer: pl.Trainer) -> list[float]:
-    """Return how many mini-batches each validation loader has."""
-    return [*trainer.num_val_batches] if trainer.val_dataloaders is not None else []
-
-
-def other_lengths(trainer: pl.Trainer, saved: Mapping[str, Any]) -> str | None:
-    """Say that validation loaders have other lengths than before the stop."""
-    before, now = saved.get("lengths", []), lengths(trainer)
-    return _LENGTHS if before and now and before != now else None
 
 
 def count_of_trained(trainer: pl.Trainer) -> int:

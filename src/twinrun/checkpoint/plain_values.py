@@ -1,4 +1,4 @@
-"""Plain values of attributes, and sets of these: as bytes that hold data alone, and back in place."""
+"""Plain values of attributes, and sets of these: as bytes that hold data alone, and put back."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

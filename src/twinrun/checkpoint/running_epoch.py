@@ -283,6 +283,7 @@ class RunningEpoch:
                 self._order["data"] += data_told(self._trainer)
                 if self._trainer.current_epoch == 0:
                     self._order["first"] = rng_states()
+                    self._at_first += self._late.plain.moved_before_first(self._trainer)
             self.batches = self._look(fetcher, 0 if self._until is None else math.inf)
 
     def _look(self, fetcher: Any, since: float) -> Batches:
