@@ -140,7 +140,7 @@ def test_what_reading_turns_is_resumed(tmp_path, kind):
 def test_it_is_resumed_in_mid_epoch_too(tmp_path, kind):
     """Red before: no checkpoint."""
     options = {"data": data_of(kind), "module": MovedByValidation, "max_epochs": 4}
-    assert_resumed(tmp_path, [12], kills=[4, 13], **options)
+    assert_resumed(tmp_path, [3, 12], kills=[4, 13], **options)
 
 
 def test_so_is_what_reading_turns_in_validation_data(tmp_path):
