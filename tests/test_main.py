@@ -109,7 +109,7 @@ def test_letters_beyond_ascii_are_written_in_a_locale_that_has_none(tmp_path):
 
 
 def test_check_says_what_cannot_run_here(tmp_path, monkeypatch, capfd):
-    """Red before: "its workloads can take a step", of which none was rehearsed."""
+    """Red before: it said "its workloads can take a step", of which none was rehearsed."""
     monkeypatch.chdir(tmp_path)
     asked = "studies: [reproducibility]\nreproducibility: {workloads: [peaks], variants: [half]}\n"
     (tmp_path / "mine.yaml").write_text(f"{asked}variants: {{half: {{precision: 16-mixed}}}}\n")
@@ -117,8 +117,20 @@ def test_check_says_what_cannot_run_here(tmp_path, monkeypatch, capfd):
     assert main(["check", "mine.yaml"]) == 0
     out, said = capfd.readouterr()
     assert "peaks: not rehearsed, since none of its variants can run on this machine" in out
-    assert "can take a step" not in out
+    assert "to a step" not in out
     assert "the variant half is not run: 16-mixed needs a GPU" in said
+
+
+def test_check_names_what_has_taken_a_step(tmp_path, monkeypatch, capfd):
+    """Red before: it said "its workloads can take a step", also of one that no study trains."""
+    monkeypatch.chdir(tmp_path)
+    mine = "workloads: {mine: {module: no_such:Net, data: no_such:Points, epochs: 1}}\n"
+    asked = "studies: [reproducibility]\nreproducibility: {workloads: [peaks]}\n"
+    (tmp_path / "mine.yaml").write_text(asked + mine)
+    assert main(["check", "mine.yaml"]) == 0
+    out, said = capfd.readouterr()
+    assert out.splitlines()[-1] == "The config is right. Rehearsed to a step: peaks."
+    assert "workloads.mine: not trained, since no study names it" in said
 
 
 def test_without_a_command_the_commands_are_named(capsys):

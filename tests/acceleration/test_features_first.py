@@ -81,6 +81,7 @@ def test_a_batch_keeps_shapes_and_values():
     assert rest["count"] == 5
 
 
+@pytest.mark.exhaustive
 def test_the_compiler_is_imported_only_where_something_is_compiled():
     """It costs a second, of every process that trains or times."""
     code = (

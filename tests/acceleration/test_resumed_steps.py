@@ -94,7 +94,7 @@ def train(name, folder, *, variant=STEP, epochs=4, stop=None, in_epoch=None):
     return weights, forms.forms, said
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "whole", "resumed"),
     [

@@ -109,6 +109,7 @@ class OptimizesByObject(Small):
         return Tagged(self.parameters())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("module", [Anchored, CallsBack, Optimizes])
 def test_what_hooks_take_from_the_weights_is_what_it_was(tmp_path, module):
     """Red before: taken again from the weights of the checkpoint, in silence."""
@@ -201,7 +202,7 @@ def optimized(kind):
 KINDS = [torch.optim.LBFGS, torch.optim.Adafactor, torch.optim.Muon, Lion, Renews]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_torch_adds_where_it_loads_an_optimizer_is_no_change(tmp_path, kind):
     """Red before: `load_state_dict` adds a key to `defaults`, and no attempt came through."""

@@ -72,6 +72,7 @@ def id_of(tensor):
     return tensor.untyped_storage().data_ptr()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("module", [Large, Drops, Averaged])
 def test_a_checkpoint_is_written_from_what_is_there(tmp_path, monkeypatch, module):
     """Red before: 5 to 8 times the weights, as Lightning makes all bytes in memory, and a copy of

@@ -183,6 +183,7 @@ def test_a_long_list_that_is_filled_as_it_is_read_is_none(tmp_path, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], data=ListedPoints, max_epochs=3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("data", [PointsInRows, PointsInDicts, PointsInTuples])
 def test_samples_that_hold_a_tensor_are_no_reason_and_may_be_filled_too(tmp_path, data):
     """In the second epoch nobody knows yet that what was filled in the first one stays as it is."""
@@ -282,7 +283,7 @@ def test_what_a_dataset_holds_and_is_written_to_is_named(tmp_path, name):
     ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", HELD)
 def test_so_is_none_that_is_only_read(tmp_path, name):
     assert_resumed(tmp_path, [7], kills=[8], data=holding(HELD[name][0]), module=Small)

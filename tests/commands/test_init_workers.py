@@ -114,6 +114,7 @@ def test_loaders_that_need_workers_keep_their_own_number(written, classes, given
         assert main(["check"]) == 0
 
 
+@pytest.mark.exhaustive
 def test_loaders_that_do_without_are_given_the_variants(written):
     workload, _ = written("Net", "Plain")
     assert workload["hyperparameters"] is None

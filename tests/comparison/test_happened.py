@@ -231,7 +231,7 @@ def test_a_form_of_the_step_that_was_is_compared(tmp_path, trained, workload, ch
     assert found["departures"] == []
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("workload", "change", "departure"),
     [

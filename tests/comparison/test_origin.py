@@ -38,7 +38,7 @@ def seldom(*case):
     return pytest.param(*case, marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("module", "quantity", "phase", "op"),
     [
@@ -123,6 +123,7 @@ def test_a_fault_that_is_hidden_by_an_earlier_one_is_kept_too(tmp_path):
     assert other["source"].endswith(f"faults_in_a_step.py:{second}")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("module", "op", "words"),
     [
@@ -138,7 +139,7 @@ def test_who_draws_from_a_state_that_is_another_one_is_not_blamed(tmp_path, modu
     assert words in location["sentence"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("module", "is_read"),
     [
@@ -168,6 +169,7 @@ def test_what_was_changed_unseen_may_be_computed_from_what_an_operation_gave(tmp
     assert location["suspect"]["op"]["op"] == "faults::race"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", ["LogsARace", "Forward"])
 def test_what_comes_behind_or_from_python_itself_is_not_suspected(tmp_path, module):
     _, location = audit(tmp_path, module=module, faults="faults_in_a_step")

@@ -181,6 +181,7 @@ def test_weights_that_the_seed_does_not_decide(tmp_path):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("module", ["Base", "TwoOptimizers", "Frozen"])
 def test_a_clean_module_raises_no_alarm(tmp_path, module):
     runs = [train(tmp_path, repeat, workload(module)) for repeat in (1, 2, 3)]

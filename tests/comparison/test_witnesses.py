@@ -94,7 +94,7 @@ def test_clipping_that_the_first_update_does_not_feel(tmp_path, monkeypatch, opt
     assert size.size == "algorithmic", size.sentence()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", ["AdamW", "Adam", "Adagrad"])
 def test_a_fused_update_is_rounding(tmp_path, monkeypatch, optimizer):
     """Wide: of few parameters a fused update rounds all as another does, on some processors."""

@@ -755,6 +755,7 @@ def test_a_small_loss_is_no_share_of_samples(first, step, samples):
     assert floors(found)[0].samples == samples
 
 
+@pytest.mark.exhaustive
 def test_the_noise_floor_of_a_metric():
     (found,) = floors(table())
     seeds = [0.90, *ACCURACY["seed"]]

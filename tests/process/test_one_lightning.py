@@ -116,6 +116,7 @@ def test_both_are_one_where_lightning_is_not_installed():
     assert done.stdout == "as it should be\n", done.stderr
 
 
+@pytest.mark.exhaustive
 def test_both_are_one_where_both_are_installed(tmp_path):
     folder = installed(tmp_path, VERSION)
     done = python(UNITE + textwrap.dedent(USES), folder)

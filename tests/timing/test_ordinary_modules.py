@@ -297,6 +297,7 @@ def test_a_bare_step_clips_as_the_workloads_trainer_does():
     assert 0 < trained[0.05][0] != trained[None][0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("changes", [{"compile": "step"}, {"compile": "module"}])
 @pytest.mark.parametrize("name", ["Plain", "ClippedByHook", "WarmUp", "BatchNorm", "MadeInSetup"])
 def test_a_fast_bare_step_trains_what_the_plain_one_trains(name, changes):

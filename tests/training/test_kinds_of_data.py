@@ -35,7 +35,7 @@ def weights_of_script(kind):
     return module.state_dict()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "kind",
     [

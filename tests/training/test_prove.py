@@ -99,6 +99,7 @@ def test_state_in_float32_beside_parameters_in_float64_is_rounded_so(changes):
     assert own["bound"] == roundings.bound_of(roundings.EPSILONS["ieee"], is_proven=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("compile_", ["step", "module"])
 def test_random_numbers_that_nothing_uses_are_drawn_in_a_proof_too(compile_):
     """Red before: generated code draws them, and the proof's tracing left them out."""
@@ -484,6 +485,7 @@ def test_an_event_that_rounding_may_cause_is_looked_for_before_a_refusal(meets_i
         assert draws == list(range(max(meets_it) + 1))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("changes", [{}, {"compile": "step"}, {"precision": "64-true"}])
 def test_steps_that_are_captured_are_compared_over_all_epochs(changes, monkeypatch):
     """Red before: the plain training had fewer epochs, so that every captured step was refused."""

@@ -249,6 +249,7 @@ class Read(small.Points):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_module_that_changes_the_working_directory_leaves_its_run_where_it_belongs(
     tmp_path, monkeypatch
 ):

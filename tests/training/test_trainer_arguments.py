@@ -291,6 +291,7 @@ def test_each_of_them_reaches_the_trainer(tmp_path):
     assert not trainer.test_loop.inference_mode
 
 
+@pytest.mark.exhaustive
 def test_a_module_may_clip_by_an_algorithm_of_its_own(tmp_path):
     """Red before: told the default algorithm, Lightning refuses any other."""
     module = {**WORKLOAD, "module": "small:ClipsByValue"}
@@ -332,7 +333,7 @@ class Kept(StepRecorder):
         self._set_phase("forward")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("step", [7, 6])
 def test_a_step_of_an_accumulation_is_replayed(tmp_path, monkeypatch, step):
     """The first one of the second epoch accumulates, the second updates: in every repeat."""

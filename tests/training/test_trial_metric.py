@@ -16,6 +16,7 @@ def trial(tmp_path_factory):
     return asked
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("metric", [None, "train_loss", "val_loss", "test_loss"])
 def test_what_is_logged_is_not_spoken_of(trial, metric, capfd):
     say_if_not_logged(trial, metric)

@@ -150,6 +150,7 @@ def test_studies_of_variants_compare_them_with_the_first(project, config, expect
     assert compute(project.jobs(config=config, **NO_GPU)) == expected
 
 
+@pytest.mark.exhaustive
 def test_a_users_config_alone_yields_only_his_study(project):
     folder = ROOT / "tests/own_module"
     (project.directory / "mine").mkdir()

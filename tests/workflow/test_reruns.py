@@ -247,7 +247,7 @@ def test_touched_inputs_of_the_same_content_rerun_nothing(demo, demo_config):
     assert demo.jobs(config=demo_config) == {}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("file", "rule"),
     [

@@ -42,8 +42,9 @@ def check_config(files: Sequence[str | Path]) -> None:
         # Of trials and sizes, which differ in little, only what is to be known.
         if part["key"].startswith("workloads.") or part["notes"]:
             print("\n".join(lines_of(part)))
-    others = len([p for p in found if p["sizes"] and not p["key"].startswith("workloads.")])
-    if others:
+    stepped = [part for part in found if part["sizes"]]
+    names = [part["label"] for part in stepped if part["key"].startswith("workloads.")]
+    if others := len(stepped) - len(names):
         print(f"{others} of their trials and sizes took a step too.")
     seen = {part["key"] for part in found}
     unseen = [name for name in settings.active_workloads() if f"workloads.{name}" not in seen]
@@ -54,8 +55,8 @@ def check_config(files: Sequence[str | Path]) -> None:
             say(said)
         print("The config is right. Nothing of it can run on this machine.")
         return
-    which = "the others" if unseen else "its workloads"
-    print(f"The config is right, and {which} can take a step.")
+    # By name: a config may hold workloads that no study trains.
+    print(f"The config is right. Rehearsed to a step: {', '.join(names) or 'none'}.")
 
 
 def why_it_fails(file: Path) -> str:
