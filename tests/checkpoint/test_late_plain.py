@@ -3,6 +3,7 @@
 Only two rows are read by most of them, which the first batch behind a checkpoint need not have.
 """
 
+from functools import partial
 from tempfile import mkdtemp
 
 import late_data
@@ -486,9 +487,23 @@ def test_one_that_is_read_otherwise_may_show_it(code):
     assert shows_order(code, "ok")
 
 
+class Hostile(type):
+    def __getattribute__(cls, name):
+        if name in ("read", "seek"):
+            raise RuntimeError(name)
+        return super().__getattribute__(name)
+
+
+def test_what_cannot_be_asked_is_one_too():
+    kind = Hostile("Reader", (), {"__module__": "tarfile"})
+    assert handle_in(kind()) == "Reader"
+
+
 def test_what_may_have_a_place_is_a_handle(tmp_path):
     with (tmp_path / "a").open("w") as file:
-        assert handle_in([1, {"a": (file,)}]) == "TextIOWrapper"
+        of_file = [file.write, partial(print, file=file), lambda: file.tell(), (file,)]
+        for held in of_file:
+            assert handle_in([1, {"a": held}]) == "TextIOWrapper"
     assert (
         handle_in(
             [

@@ -89,5 +89,6 @@ def _is_tested(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
 
 
 def _is_new(value: ast.expr) -> bool:
-    is_call = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
-    return isinstance(value, ast.Set | ast.SetComp) or (is_call and value.func.id == "set")
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and value.func.id == "set"
+    return isinstance(value, ast.Set | ast.SetComp)

@@ -4,6 +4,7 @@ import functools
 import inspect
 import types
 from contextlib import suppress
+from typing import TypeGuard
 
 import numpy as np
 
@@ -41,13 +42,18 @@ def is_plain(value: object) -> bool:
     return type(value) in _PLAIN or is_really(value, np.generic)
 
 
-def is_set(value: object) -> bool:
+def is_set(value: object) -> TypeGuard[set[object]]:
     """Say whether a value is a set of plain values, which others may put more into.
 
     >>> is_set({1, "a"}), is_set(set()), is_set({int}), is_set(frozenset())
     (True, True, False, False)
     """
-    return type(value) is set and len(value) <= _MOST and all(map(is_plain, value))
+    return (
+        is_really(value, set)
+        and type(value) is set
+        and len(value) <= _MOST
+        and all(map(is_plain, value))
+    )
 
 
 def is_code(value: object) -> bool:
