@@ -52,7 +52,7 @@ def handle_in(value: object, deepest: int = _DEEPEST) -> str | None:
 
 
 def _inside(value: object) -> Iterable[object] | None:
-    """Return what lies in a container, or what a function holds; None of anything else."""
+    """Return what lies in a container, or what a function holds; else None."""
     if is_container(value):
         return (item for _, item in entries(value))
     if isinstance(value, collections.deque):
