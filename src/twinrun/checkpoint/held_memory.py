@@ -41,6 +41,9 @@ class Known(NamedTuple):
     """Of tensors and arrays among them."""
 
 
+NOTHING_KNOWN = Known({}, ())
+
+
 class Memory:
     """Bytes that a resumed training does not have without a checkpoint."""
 
@@ -82,7 +85,7 @@ def stretch_of(value: Any) -> Stretch | None:
 
 
 def known_stretch(value: Any) -> Stretch | None:
-    """Return the memory of which all is had by who has a tensor or an array; None if none is."""
+    """Return the memory of which a tensor or an array has all; None if there is no such."""
     if is_really(value, torch.Tensor):
         return stretch_of(value)
     is_plain = type(value) is np.ndarray and (value.flags.c_contiguous or value.flags.f_contiguous)

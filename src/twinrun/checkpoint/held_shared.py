@@ -21,7 +21,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from twinrun.checkpoint.held_memory import Known, stretch_of
+from twinrun.checkpoint.held_memory import NOTHING_KNOWN, Known, Stretch, stretch_of
 from twinrun.containers import is_really
 
 _MOST = 1 << 20  # objects that are gone through
@@ -78,7 +78,7 @@ class _Found:
     """What lies in what data have made."""
 
     def __init__(self) -> None:
-        self._known = Known({}, ())
+        self._known = NOTHING_KNOWN
         self._apart = set[int]()  # what lies in an earlier group
         self._nodes: dict[int, Any] = {}
         self._free = set[int]()
@@ -110,14 +110,15 @@ class _Found:
                 if is_really(node, torch.Tensor):
                     self._enter_memory(node)
                 elif is_really(node, np.ndarray):
-                    self.enter([] if node.base is None else [node.base])
+                    if node.base is not None and not self._is_known(stretch_of(node)):
+                        self.enter([node.base])
                 else:
                     self.enter(gc.get_referents(node))
 
     def _enter_memory(self, tensor: torch.Tensor) -> None:
         if (stretch := stretch_of(tensor)) is None:
             raise _SharedError
-        if any(known.has(stretch) for known in self._known.memory if tensor.numel()):
+        if self._is_known(stretch):
             return  # it is a part of that again
         storage = tensor.untyped_storage()
         if not storage.resizable():  # an array has had it
@@ -126,6 +127,10 @@ class _Found:
         if tensor._is_view():
             self.enter([base := tensor._base], references=0)
             self._bases.add(id(base))
+
+    def _is_known(self, stretch: Stretch | None) -> bool:
+        has_any = stretch is not None and stretch.first < stretch.end
+        return has_any and any(known.has(stretch) for known in self._known.memory)
 
     def _is_in_an_array(self, data: Iterable[object]) -> bool:
         """Say whether an array in data has memory of a tensor, which does not count who has it."""

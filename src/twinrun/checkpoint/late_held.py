@@ -12,11 +12,12 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint.held_content import Part, UnheldError, held, made_again
-from twinrun.checkpoint.held_memory import Known, known_stretch
+from twinrun.checkpoint.held_memory import NOTHING_KNOWN, Known, known_stretch
 from twinrun.checkpoint.held_shared import Root, is_shared
 from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_content import is_data
 from twinrun.checkpoint.late_orders import order_of
+from twinrun.checkpoint.late_parts import new_parts
 from twinrun.checkpoint.late_put import (
     ATTRIBUTE,
     OWNER,
@@ -26,7 +27,7 @@ from twinrun.checkpoint.late_put import (
     path_of,
     put,
 )
-from twinrun.checkpoint.late_spots import Before, new_parts
+from twinrun.checkpoint.late_spots import Before
 from twinrun.checkpoint.late_texts import key_text
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import PLAIN, parts_of
@@ -38,7 +39,6 @@ Pieces = dict[str, dict[str, Any]]
 """Of training and of validation data: bytes as a tensor, and what there is of each in a word."""
 _Late = tuple[str, UsersAttribute, Before]
 _Where = tuple[str, object, tuple[object, ...]]  # an attribute's name, its owner, keys from there
-_NONE = Known({}, ())
 _OF_TRAINING, _OF_VALIDATION, _NOTHING = "training", "validation", "nothing"
 
 
@@ -169,9 +169,9 @@ class LateHeld:
         parts = [each for each in parts if each.value is None or _can_be_held(each)]
         there = [*(called for called, *_ in late), *(each.called for each in found)]
         try:
-            raw = held(parts, _NONE, MOST_BYTES)
+            raw = held(parts, NOTHING_KNOWN, MOST_BYTES)
         except UnheldError:  # they are too large together
-            raw = held([each for each in parts if each.value is None], _NONE)
+            raw = held([each for each in parts if each.value is None], NOTHING_KNOWN)
         data = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
         return {"data": data, "orders": {}, "there": there}
 
@@ -207,8 +207,9 @@ class LateHeld:
         try:
             if nothing is not None:
                 self._take_away(trainer, nothing["there"])
-            for each in (nothing, piece):
-                _fill(trainer, each)
+            # What is of the data module until validation loaders are made is called otherwise then.
+            _fill(trainer, nothing, are_all=False)
+            _fill(trainer, piece)
             orders = self._orders([*self._data.late(trainer)])
         except Exception as error:  # of whatever class: a user's object does not take it
             what = _shown(min(wanted, default=" what data make as they are read"))
@@ -238,17 +239,19 @@ class LateHeld:
         return " ".join(" ".join(each) for each in words)
 
 
-def _fill(trainer: pl.Trainer, piece: Mapping[str, Any] | None) -> None:
+def _fill(trainer: pl.Trainer, piece: Mapping[str, Any] | None, *, are_all: bool = True) -> None:
     if not piece:
         return
     owners, values = owners_and_values(trainer)
+
+    def there(called: str, keys: tuple[object, ...]) -> object:
+        is_there = are_all or called.rpartition(".")[0] in owners
+        return lies_at(owners, called, keys) if is_there else None
+
     raw = piece["data"].numpy().tobytes()
-    for part in made_again(
-        raw,
-        lambda name: named(name, owners, values),
-        lambda called, keys: lies_at(owners, called, keys),
-    ):
-        put(owners, part)
+    for part in made_again(raw, lambda name: named(name, owners, values), there):
+        if are_all or part.called.rpartition(".")[0] in owners:
+            put(owners, part)
 
 
 def held_in(pieces: Pieces) -> set[str]:
@@ -267,7 +270,7 @@ def _parts(late: _Late, owners: Container[int]) -> list[Part] | None:
 
 def _can_be_held(part: Part) -> bool:
     try:
-        held([part], _NONE, MOST_BYTES)
+        held([part], NOTHING_KNOWN, MOST_BYTES)
     except UnheldError:
         return False
     return True

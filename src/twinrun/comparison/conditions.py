@@ -65,7 +65,7 @@ def made_anew(names: Sequence[str]) -> str:
 
 
 def _made_anew(found: Comparison) -> list[str]:
-    return [made_anew(found["made_anew"])] if found.get("made_anew") else []
+    return [made_anew(found["made_anew"])] if "made_anew" in found else []
 
 
 def outputs_that_differ(found: Comparison) -> dict[str, str]:

@@ -70,7 +70,7 @@ def _resumed(run: ReportedRun) -> list[str]:
     if not run["resumed_at"]:
         return []
     steps = listed("step", run["resumed_at"])
-    anew = [made_anew(run["made_anew"])] if run.get("made_anew") else []
+    anew = [made_anew(run["made_anew"])] if "made_anew" in run else []
     return [f"resumed after {steps}: its seconds are those of its last process alone", *anew]
 
 
