@@ -115,6 +115,26 @@ class ArrayViews(Views):
         self.scales *= 0.5
 
 
+SCALES = np.arange(70.0).reshape(70, 1) / 70
+
+
+class OfAGlobal(ArrayViews):
+    """Keeps tensors of an array of the file."""
+
+    def begin(self):
+        super().begin()
+        SCALES[:] = self.scales
+        self.scales = None
+
+    def state(self, index):
+        if index not in self.kept:
+            self.kept[index] = torch.from_numpy(SCALES[index])
+        return self.kept[index].item()
+
+    def halve(self):
+        SCALES[:] *= 0.5
+
+
 class LateViews(Rare):
     """Keeps a tensor of its own, and rows of that."""
 
@@ -139,6 +159,7 @@ class LateViews(Rare):
         Index,
         Views,
         LateViews,
+        OfAGlobal,
         *[pytest.param(each, marks=pytest.mark.exhaustive) for each in (Best, ArrayViews)],
     ],
 )

@@ -14,7 +14,7 @@ import sys
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint.held_memory import NOTHING_KNOWN, Known, Stretch, stretch_of
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import is_really
 
 _MOST = 1 << 20  # objects that are gone through
@@ -68,6 +69,17 @@ def is_shared(*groups: tuple[Sequence[Root], Known], data: Iterable[object] = ()
         return found.are_held_elsewhere(data)
     except Exception:  # of whatever class: an object's own code raises, or it is nested too deep
         return True
+
+
+def beside(trainer: pl.Trainer, owners: Mapping[int, object]) -> list[object]:
+    """Return what an array may lie in whose memory a tensor of the data has.
+
+    Args:
+        trainer: of the training.
+        owners: the data, by identity.
+    """
+    files = [vars(each) for name, each in [*sys.modules.items()] if is_users(name)]
+    return [*owners.values(), *files, vars(trainer.lightning_module), *vars(trainer)["callbacks"]]
 
 
 class _SharedError(Exception):

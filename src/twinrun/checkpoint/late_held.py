@@ -13,7 +13,7 @@ import torch
 
 from twinrun.checkpoint.held_content import Part, UnheldError, held, made_again
 from twinrun.checkpoint.held_memory import NOTHING_KNOWN, Known, known_stretch
-from twinrun.checkpoint.held_shared import Root, is_shared
+from twinrun.checkpoint.held_shared import Root, beside, is_shared
 from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_content import is_data
 from twinrun.checkpoint.late_orders import order_of
@@ -106,7 +106,7 @@ class LateHeld:
         pieces, spots = self._all(trainer, late, every)
         self.anew = {each[0] for each in late if _parts(each, self._data.owners) != []}
         del every, late  # but for the data nobody holds it now
-        if is_shared(*self._groups(trainer, spots), data=self._data.owners.values()):
+        if is_shared(*self._groups(trainer, spots), data=beside(trainer, self._data.owners)):
             pieces = {}
         self.anew -= held_in(pieces)
         return {**pieces, **({_NOTHING: nothing} if nothing else {})}
