@@ -7,6 +7,7 @@ from pytorch_lightning.callbacks import BatchSizeFinder, LearningRateFinder
 
 from twinrun.parallel.counters_read import divided_by_devices
 from twinrun.parallel.epoch_samples import left_out
+from twinrun.parallel.kept_by_workers import KeptByWorkers
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.read_outputs import readers
 from twinrun.parallel.seen_of_parts import seen_of_parts
@@ -30,6 +31,8 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
                 ("devices", sentence) for sentence in each.drawn.sentences("devices", "shard")
             ]
             of_batches += [("devices", sentence) for sentence in each.of_batches()]
+        elif isinstance(each, KeptByWorkers):
+            found += [("devices", sentence) for sentence in each.sentences(trainer, module)]
         elif isinstance(each, WholeBatch):
             found += [left_out(batches) for batches in each.sharded]
             found.append(("devices", each.logs.sizes.sentence("devices")))
