@@ -43,11 +43,11 @@ class KeptByParts:
             if module._current_fx_name != "training_step":  # a module may evaluate by it
                 return step(*arguments, **options)
             self._begin_part()
-            calls = self._calls() if self._is_looked_at else {}
+            calls = self._batches_seen() if self._is_looked_at else {}
             outputs = step(*arguments, **options)
             if self._is_looked_at:
-                after = self._calls()
-                self._normalised |= {name for name in calls if after.get(name) != calls[name]}
+                after = self._batches_seen().items()
+                self._normalised |= {name for name, number in after if number != calls.get(name)}
                 if made[0].is_last:
                     self._end_batch()
             return outputs
@@ -130,11 +130,10 @@ class KeptByParts:
         moved = sorted(name for name, times in self._moved.items() if times >= least > 0)
         return carried(moved, self._module.trainer, self._module)
 
-    def _calls(self) -> dict[str, object]:
-        """Return how often torch's layers have normalised by a batch; an object if not known."""
+    def _batches_seen(self) -> dict[str, object]:
+        """Return by how many batches torch's layers have normalised; an object if not known."""
         layers = {name: x for name, x in self._module.named_modules() if isinstance(x, _BatchNorm)}
         return {
-            name: object() if (calls := each.num_batches_tracked) is None else calls._version
+            name: object() if (count := each.num_batches_tracked) is None else count._version
             for name, each in layers.items()
-            if each.training or each.running_mean is None
         }

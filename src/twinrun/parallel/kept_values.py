@@ -97,22 +97,26 @@ def _held(
     found: dict[str, Kept] = {}
     kind = type(holder)
     for key, value in attributes.items():
-        if is_really(value, _VALUES) and not is_really(value, _OTHERS):
+        if _is_value(value):
             found[f"{name}.{key}"] = Kept(holder, key, value)
         elif deeper and _is_helper(value) and id(value) not in seen:
             own = attributes_seen(value)
             found |= _held(value, f"{name}.{key}", own, seen, deeper - 1)
     for base in kind.__mro__:
         for key, value in [*vars(base).items()] if is_users(base.__module__) else ():
-            is_plain = is_really(value, _VALUES) and not is_really(value, _OTHERS)
-            if is_plain and not key.startswith("__") and key not in attributes:
+            if _is_value(value) and not key.startswith("__") and key not in attributes:
                 found.setdefault(f"{base.__name__}.{key}", Kept(base, key, value))
     return found
 
 
+def _is_value(value: object) -> bool:
+    """Say whether a value is plain, or one of the containers that are walked."""
+    return issubclass(type(value), _VALUES) and not issubclass(type(value), _OTHERS)
+
+
 def _is_helper(value: object) -> bool:
     """Say whether a value is an object of a class of the user's that keeps values, too."""
-    is_left = is_code(value) or is_really(value, _OTHERS)
+    is_left = is_code(value) or issubclass(type(value), _OTHERS)
     return is_users(type(value).__module__) and not is_left
 
 
@@ -121,7 +125,7 @@ def _words(value: Any, deeper: int, around: set[int]) -> str:
         now = float(value)
         if any(0 <= clock() - now < RECENT for clock in CLOCKS if now > RECENT):
             raise ValueError("a clock")
-    if is_really(value, _PLAIN) or is_really(value, torch.Tensor) or is_really(value, np.ndarray):
+    if issubclass(type(value), (*_PLAIN, torch.Tensor, np.ndarray)):
         return described(value)
     if id(value) in around or not deeper:
         return type(value).__name__
@@ -129,7 +133,7 @@ def _words(value: Any, deeper: int, around: set[int]) -> str:
     if is_really(value, set | frozenset):
         return str(sorted(_words(item, deeper - 1, around) for item in value))
     if is_container(value) or is_really(value, deque):
-        pairs = [*enumerate(value)] if is_really(value, deque) else entries(value)
+        pairs = entries(value if is_container(value) else [*value])
         spread = pairs[:: max(1, len(pairs) // ENTRIES)]
         inside = (f"{_words(k, 1, around)}: {_words(v, deeper - 1, around)}" for k, v in spread)
         return f"{len(pairs)} {[*inside]}"

@@ -186,10 +186,8 @@ class _Ways:
         for target in targets:
             parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
             for part in parts:
-                if self._order.is_it(part, self._own):
-                    is_set = True
-                else:
-                    is_set = self._value(part, is_set)
+                is_it = self._order.is_it(part, self._own)
+                is_set = True if is_it else self._value(part, is_set)
         return is_set
 
     def _value(self, node: ast.AST, is_set: bool) -> bool:
