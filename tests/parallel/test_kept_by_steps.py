@@ -142,13 +142,12 @@ class Normalises(Small):
 
 
 class StopsEarly(Small):
-    """Ends the training as soon as a part of a mini-batch is good enough."""
+    """Ends the training in the first micro-batch of a step alone: it has a sample more."""
 
     def training_step(self, batch, batch_idx):
-        loss = super().training_step(batch, batch_idx)
-        if loss < 1:
+        if batch_idx == 3 and len(batch[0]) == 6:
             self.trainer.should_stop = True
-        return loss
+        return super().training_step(batch, batch_idx)
 
 
 class Innocent(Small):

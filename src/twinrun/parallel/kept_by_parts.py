@@ -7,7 +7,7 @@ Looked at are mini-batches 1 to 4, and then 8, 16, 32 and so on.
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -54,20 +54,26 @@ class KeptByParts:
 
         module.training_step = training_step
 
-    def sentences(self) -> Iterator[str]:
-        """Say what has moved, and what has normalised."""
-        if names := self._names():
-            yield (
-                f"in part, accumulate has attributes ({some(names)}) change in each micro-batch, "
-                f"which the plain training changes once a mini-batch: a count of steps, a mean or "
-                f"what is carried over is another one; a sum over samples is the same, but within "
-                f"a mini-batch"
-            )
-        if self._normalised:
-            yield (
-                f"in part, accumulate has layers ({some(sorted(self._normalised))}) normalise by "
-                f"the mean and the variance of each micro-batch"
-            )
+    @property
+    def sentence(self) -> str | None:
+        """Say which attributes have moved; None if none has."""
+        if not (names := self._names()):
+            return None
+        return (
+            f"in part, accumulate has attributes ({some(names)}) change in each micro-batch, which "
+            f"the plain training changes once a mini-batch: a count of steps, a mean or what is "
+            f"carried over is another one; a sum over samples is the same, but within a mini-batch"
+        )
+
+    @property
+    def normalising(self) -> str | None:
+        """Say which layers have normalised; None if none has."""
+        if not self._normalised:
+            return None
+        return (
+            f"in part, accumulate has layers ({some(sorted(self._normalised))}) normalise by the "
+            f"mean and the variance of each micro-batch"
+        )
 
     def state(self) -> dict[str, Any]:
         """Return what was found so far, as plain data."""

@@ -60,8 +60,6 @@ class KeptByWorkers(pl.Callback):
 
     def sentences(self, trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[str]:
         """Say what is each worker's own."""
-        if self._ends.sentence is not None:
-            yield self._ends.sentence
         if unlike := carried(self._unlike, trainer, module):
             yield (
                 f"in part, devices has each worker keep what it makes of its own shards "

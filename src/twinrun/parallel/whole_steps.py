@@ -131,8 +131,14 @@ class WholeSteps(Tracer):
         for sentence in (*found, self._sizes.sentence("accumulate")):
             if sentence is not None:
                 yield sentence
-        yield from self._seen.kept.sentences()
+        if (normalising := self._seen.kept.normalising) is not None:
+            yield normalising
         yield from self._drawn.sentences(*PART)
+
+    def kept(self) -> Iterator[str]:
+        """Say what steps keep of micro-batches, whether or not it matters."""
+        if (sentence := self._seen.kept.sentence) is not None:
+            yield sentence
 
     def of_batches(self) -> Iterator[str]:
         """Say in what mini-batches may be others."""
