@@ -971,7 +971,8 @@ def test_every_cause_has_its_words():
 
 
 def cell(label, answer, cause=None, size=None, *, name="change"):
-    return {"cell": name, "label": label, "answer": answer, "cause": cause, "size": size}
+    named = {"cell": name, "label": label, "answer": answer, "cause": cause, "size": size}
+    return named | {"conditions": []}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ numbers, such as the share of a dropout. Parameters, buffers, metrics, data, gen
 libraries keep are looked at elsewhere, or not at all.
 """
 
+import itertools
 import time
 from collections import deque
 from typing import Any, NamedTuple
@@ -18,14 +19,14 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from twinrun.checkpoint.users_code import attributes_seen, is_code, is_users
-from twinrun.containers import entries, is_container, is_really
+from twinrun.containers import is_really
 from twinrun.generators import GENERATORS
 from twinrun.set_attributes import own_of_module
 from twinrun.trace.fingerprints import described
 
 DEEPEST = 3
 """Helpers and lists inside each other."""
-ENTRIES = 4096
+ENTRIES = 512
 """At least so many of a long list are looked at, spread evenly over it."""
 CLOCKS = (time.time, time.monotonic, time.perf_counter, time.process_time)
 """What reads one of these is no result of a training."""
@@ -33,6 +34,7 @@ RECENT = 60
 """Seconds before now."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _VALUES = (*_PLAIN, torch.Tensor, np.ndarray, list, tuple, dict, deque, set, frozenset)
+_LONG: tuple[Any, ...] = (dict, list, tuple, deque)
 # Looked at by others, or no result of a step.
 _OTHERS = (
     *(torch.nn.Module, Parameter, Optimizer, DataLoader, Dataset, Sampler, *GENERATORS),
@@ -132,11 +134,13 @@ def _words(value: Any, deeper: int, around: set[int]) -> str:
     around = {*around, id(value)}
     if is_really(value, set | frozenset):
         return str(sorted(_words(item, deeper - 1, around) for item in value))
-    if is_container(value) or is_really(value, deque):
-        pairs = entries(value if is_container(value) else [*value])
-        spread = pairs[:: max(1, len(pairs) // ENTRIES)]
-        inside = (f"{_words(k, 1, around)}: {_words(v, deeper - 1, around)}" for k, v in spread)
-        return f"{len(pairs)} {[*inside]}"
+    for kind in _LONG:
+        if is_really(value, kind):  # by what it is: a subclass may refuse
+            every = max(1, (size := kind.__len__(value)) // ENTRIES)
+            pairs = dict.items(value) if kind is dict else enumerate(kind.__iter__(value))
+            spread = itertools.islice(pairs, 0, None, every)
+            inside = (f"{_words(k, 1, around)}: {_words(v, deeper - 1, around)}" for k, v in spread)
+            return f"{size} {[*inside]}"
     if _is_helper(value):
         own = attributes_seen(value).items()
         return str([(key, _words(item, deeper - 1, around)) for key, item in own])
