@@ -259,6 +259,9 @@ class RunManifest(Origin):
     """The most resident memory, in MiB, summed over the workers."""
     resumed_at: list[int]
     """Steps after which the training was resumed; empty of one that never was."""
+    made_anew: NotRequired[list[str]]
+    """What data of a resumed training had made as they were read and no checkpoint held: they made
+    it anew. Absent where there was nothing, and of an older version."""
     was_stopped: bool
     """Whether a first process was ended at the variant's `stop`, for this one to resume."""
     not_resumed: str | None

@@ -181,10 +181,13 @@ def test_what_raises_in_a_class_or_around_a_function_ends_nothing():
 
 
 class Checked(late_data.Lazy):
-    """Notes in a set which rows it has checked."""
+    """Notes in a set which rows it has checked, and may be asked for these in their order."""
 
     def begin(self):
         self.done = set()
+
+    def checked(self):
+        return list(self.done)
 
     def __getitem__(self, index):
         if index not in self.done:
@@ -201,7 +204,7 @@ class SaysWhatItChecked(Checked):
         self.done = set(state["done"])
 
 
-def test_a_set_that_is_filled_is_refused_with_a_cure(tmp_path):
+def test_a_set_whose_order_may_be_seen_is_refused_with_a_cure(tmp_path):
     """Red before: without one."""
     _, _, (said, *_) = fit(tmp_path, data_of(Checked), Small, minutes=0, max_epochs=3)
     assert "Checked.done changes while the training runs" in said

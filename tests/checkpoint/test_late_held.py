@@ -24,8 +24,8 @@ from small import Points
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from twinrun.checkpoint import late_held
-from twinrun.checkpoint.held_arrays import UnheldError
 from twinrun.checkpoint.held_content import Part, held, made_again
+from twinrun.checkpoint.held_memory import Known, UnheldError
 from twinrun.errors import TwinrunError
 
 AT_STARTS = {"minutes": 0, "module": MovedByValidation, "max_epochs": 4}
@@ -227,26 +227,8 @@ class InASlot(Rare):
         return 0.1 * self.helper.is_there(index)
 
 
-class BesideADatabase(late_data.OfDatabase):
-    """Makes an index and connects at once, and has a table of bad rows that is filled."""
-
-    def begin(self):
-        super().begin()
-        self.index, self.bad = None, {}
-
-    def __getitem__(self, index):
-        if self.index is None:
-            self.index, self.made = list(range(70)), self.load()
-        scale = 2 if index in self.bad else 1
-        if index in DRAWN:
-            self.bad[index] = True
-        row = torch.as_tensor(self.row(self.index[index])).float()
-        return row * scale, self.targets[index]
-
-
-@pytest.mark.parametrize("kind", [BesideADatabase, InASlot])
-def test_beside_what_no_checkpoint_holds_what_is_filled_is_put_back_alone(tmp_path, kind):
-    options = {**AT_STARTS, "data": data_of(kind), "max_epochs": 5}
+def test_what_lies_in_a_slot_is_put_back(tmp_path):
+    options = {**AT_STARTS, "data": data_of(InASlot), "max_epochs": 5}
     assert_resumed(tmp_path, [15], kills=[18], every_batches=9, **options)
 
 
@@ -335,7 +317,7 @@ def test_what_is_held_is_made_again_with_its_aliases():
     value["own"].number = value
     filled, outside = {}, object()
     parts = [Part("1 A.x", (), value), Part("1 A.y", (3,), several), Part("1 A.z", (), [outside])]
-    raw = held(parts, {id(outside): "outside"})
+    raw = held(parts, Known({id(outside): "outside"}, ()))
     there = {"1 A.x": filled}
     found = made_again(raw, {"outside": outside}.get, lambda called, keys: there.get(called))
     again, second, third = (part.value for part in found)
@@ -381,7 +363,7 @@ class Raises:
 )
 def test_what_is_more_than_data_or_too_large_is_not_held(value):
     with pytest.raises(UnheldError):
-        held([Part("1 A.x", (), [value])], {})
+        held([Part("1 A.x", (), [value])], Known({}, ()))
 
 
 def test_a_checkpoint_that_names_code_runs_none():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from resumed import every, fit
+from resumed import assert_resumed, every, fit
 from small import Points, Small
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
@@ -44,11 +44,21 @@ def turning(kind):
     return Turning
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [decimal.Decimal, fractions.Fraction])
 def test_the_number_of_a_sampler_is_refused_where_it_changes(tmp_path, kind):
     """Red before: not a word of it, or of what had held its first value."""
     _, _, (said,) = fit(tmp_path, turning(kind), Small, minutes=0)
     assert "Turns.turn changes while the training runs" in said
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [np.int64, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in (np.float32, complex))],
+)
+def test_or_put_back(tmp_path, kind):
+    """Red before: refused."""
+    options = {"data": turning(kind), "module": Small, "minutes": 0, "max_epochs": 3}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
 
 
 class ReadsAGlobal(Small):

@@ -27,7 +27,6 @@ from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
     DataLoader,
-    Dataset,
     RandomSampler,
     Subset,
     TensorDataset,
@@ -516,18 +515,6 @@ class CountsBatches(Points):
         return [batch[0] * (1 + self.seen / 100), batch[1]]
 
 
-class Counting(Dataset):
-    def __init__(self, data):
-        self.data, self.seen = data, 0
-
-    def __len__(self):
-        return len(self.data.inputs)
-
-    def __getitem__(self, index):
-        self.seen += 1
-        return self.data.inputs[index] * (1 + self.seen / 1000), self.data.targets[index]
-
-
 class Keeps(Restless):
     """Has its optimizer and its schedule in attributes, too, which Lightning saves."""
 
@@ -574,17 +561,11 @@ def test_what_is_exchanged_under_way_is_refused(tmp_path, monkeypatch, module, w
     assert words in said[0]
 
 
-class CountsSamples(Points):
-    def train_dataloader(self):
-        return DataLoader(Counting(self), 16, shuffle=True)
-
-
 @pytest.mark.parametrize(
     ("module", "data", "words"),
     [
         (Teacher, Points, "Teacher.teachers changes while the training runs"),
         (Restless, CountsBatches, "CountsBatches.seen changes while the training runs"),
-        (Restless, CountsSamples, "Counting.seen changes while the training runs"),
     ],
 )
 def test_attributes_that_no_checkpoint_can_hold_are_refused(

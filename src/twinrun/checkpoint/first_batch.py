@@ -16,11 +16,13 @@ from twinrun.checkpoint.late_compared import first_other, lacks, more_than
 from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.parted import Parted
+from twinrun.checkpoint.plain_values import shown
 from twinrun.checkpoint.restored import ELSEWHERE, SETS_ALL
 from twinrun.checkpoint.together import Together, agreed
 from twinrun.checkpoint.told_epochs import STATE, ToldEpochs, told_and_said
 
 _LATE = "late"  # among what data say
+_CHANGED = "has changed by the first mini-batch behind the last checkpoint, which is not used"
 
 
 class FirstBatch:
@@ -49,6 +51,10 @@ class FirstBatch:
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
         self._is_in_epoch = False  # resumed there
         self._validations: ToldEpochs | None = None  # until data have been validated
+
+    def made_anew(self) -> list[str]:
+        """Name what data had made, and no checkpoint held that the training was resumed from."""
+        return sorted({shown(called) for called in self.late.anew})
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say why the workers, or code that the module compiles, could not go on as they would."""
@@ -103,6 +109,10 @@ class FirstBatch:
             other = self.late.put_back(trainer, late, is_of_training=is_of_training)
             if other is not None:
                 return other
+        plain = late.get("plain", {})  # older versions have none
+        other = self.late.plain.put_back(trainer, plain, is_replayed=self._is_in_epoch)
+        if other is not None:
+            return other
         return self.late.resumed(trainer, late, is_first_epoch=is_first, is_compared=is_compared)
 
     @property
@@ -134,7 +144,13 @@ class FirstBatch:
         random, told = rng_states_in_a_word(), json.dumps({**told_and_said(trainer), _LATE: more})
         found = f"{self._fingerprint(batch):016x} {random} {told}"
         if self._folder.waits:
-            self._folder.note_batch(found)
+            other = agreed(self._together, first_other(self.late.known, seen))
+            if other is not None:
+                # A resumed training would end here, as it comes to the same.
+                self._folder.note_refusal(f"{other.partition(' ')[2]} {_CHANGED}")
+                self._folder.forget()
+                found = ""
+            self._folder.note_batch(found or None)
             return None
         return agreed(self._together, self._other_than(str(expected), found))
 

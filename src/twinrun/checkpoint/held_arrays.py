@@ -1,89 +1,94 @@
 """Tensors and arrays, as bytes that lie in memory as they did, and made of these again."""
 
-import ctypes
 from typing import Any
 
 import numpy as np
 import torch
 
+from twinrun.checkpoint.held_memory import Memories, Memory, UnheldError, all_bytes
+from twinrun.containers import is_really
+
 NUMBERS = "biufcmMSU"  # kinds of an array's entries, in NumPy
 
 
-class UnheldError(Exception):
-    """No checkpoint can hold it, or it cannot be made again."""
-
-
-def of_tensor(value: torch.Tensor, most: int) -> tuple[Any, ...]:
+def of_tensor(value: torch.Tensor, memories: Memories) -> tuple[Any, ...]:
     """Return what `made_tensor` takes.
 
     Raises:
-        UnheldError: if it is no plain one, of a CPU and without a gradient, or is larger.
+        UnheldError: if it is no plain one, of a CPU and without a gradient, or is too large.
     """
     is_plain = value.layout is torch.strided and value.is_cpu and not value.requires_grad
     if not is_plain or value.is_conj() or value.is_neg() or value.is_quantized or vars(value):
         raise UnheldError("it holds a tensor that is no plain one")
-    size, stride, reach = tuple(value.shape), value.stride(), 0
-    if value.numel():
-        reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if reach * value.element_size() > most:
-        raise UnheldError("it holds a tensor that is too large")
-    # As far as it reaches: of a row in a large tensor only that.
-    flat = torch.as_strided(value, (reach,), (1,)) if reach else value.new_empty(0)
-    raw = flat.contiguous().view(torch.uint8).numpy().tobytes()
-    return raw, str(value.dtype).removeprefix("torch."), size, stride
+    holder, stretch = memories.holder(value)
+    first = value.data_ptr() - stretch.first if value.untyped_storage().nbytes() else 0
+    name = str(value.dtype).removeprefix("torch.")
+    return holder, first, name, tuple(value.shape), value.stride()
 
 
 def made_tensor(
-    raw: bytes, name: str, size: tuple[int, ...], stride: tuple[int, ...]
+    holder: Any, first: int, name: str, size: tuple[int, ...], stride: tuple[int, ...]
 ) -> torch.Tensor:
-    """Make a tensor of its bytes, its dtype's name, its shape and its strides."""
-    dtype = made_dtype(name)
-    if not raw:
-        return torch.empty_strided(size, stride, dtype=dtype)
-    flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8).clone().view(dtype)
-    return flat.new_empty(0).set_(flat.untyped_storage(), 0, size, stride)
+    """Make a tensor again.
+
+    Args:
+        holder: what has its memory.
+        first: the number of the byte there at which its first entry begins.
+        name: of its dtype.
+        size: its shape.
+        stride: its strides.
+
+    Raises:
+        UnheldError: if it would begin in the midst of an entry.
+    """
+    found = torch.empty(0, dtype=made_dtype(name))
+    if is_really(holder, torch.Tensor):
+        storage = holder.untyped_storage()
+    elif isinstance(holder, Memory):
+        storage = holder.tensor().untyped_storage()
+    else:  # of an array from there on: a tensor's memory begins where that begins
+        storage, first = torch.from_numpy(all_bytes(holder)[first:]).untyped_storage(), 0
+    if first % found.itemsize:
+        raise UnheldError("it begins in the midst of an entry")
+    return found.set_(storage, first // found.itemsize, size, stride)
 
 
-def of_array(value: np.ndarray, most: int) -> tuple[Any, ...]:
+def of_array(value: np.ndarray, memories: Memories) -> tuple[Any, ...]:
     """Return what `made_array` takes.
 
     Raises:
-        UnheldError: if it is one of objects, or is larger.
+        UnheldError: if it is one of objects, or is too large.
     """
-    if value.dtype.kind not in NUMBERS:
+    if value.dtype.kind not in NUMBERS or value.dtype.hasobject:
         raise UnheldError("it holds an array that is not of numbers or texts")
-    raw, first, size = b"", 0, value.itemsize
-    if value.size:
-        ends = [(n - 1) * step for n, step in zip(value.shape, value.strides, strict=True)]
-        first = -sum(end for end in ends if end < 0)
-        size += first + sum(end for end in ends if end > 0)
-        if size > most:
-            raise UnheldError("it holds an array that is too large")
-        # As far as it reaches, forwards and backwards.
-        raw = ctypes.string_at(value.ctypes.data - first, size)
-    return raw, value.dtype.str, value.shape, value.strides, first, bool(value.flags.writeable)
+    holder, stretch = memories.holder(value)
+    first = value.ctypes.data - stretch.first if value.size else 0
+    is_writeable = bool(value.flags.writeable)
+    return holder, first, value.dtype.str, value.shape, value.strides, is_writeable
 
 
 def made_array(
-    raw: bytes,
+    holder: Any,
+    first: int,
     dtype: str,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
-    first: int,
     is_writeable: bool,
 ) -> np.ndarray:
-    """Make an array of its bytes, its dtype as a text, its shape, its strides and its flag.
+    """Make an array of its dtype as a text, its shape, its strides and its flag.
 
     Args:
-        raw: of all that it reaches.
+        holder: what has its memory.
+        first: the number of the byte there at which its first entry begins.
         dtype: as a text.
         shape: of the array.
         strides: in bytes.
-        first: the number of the byte at which its first entry begins.
         is_writeable: whether it is.
     """
-    found = np.ndarray(shape, dtype, bytearray(raw), first, strides) if raw else None
-    found = np.empty(shape, dtype) if found is None else found
+    if not np.prod(shape):
+        found = np.empty(shape, dtype)
+    else:
+        found = np.ndarray(shape, dtype, all_bytes(holder), first, strides)
     found.setflags(write=is_writeable)
     return found
 

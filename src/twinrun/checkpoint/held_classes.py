@@ -7,7 +7,7 @@ import types
 import typing
 from typing import Any
 
-from twinrun.checkpoint.held_arrays import UnheldError
+from twinrun.checkpoint.held_memory import UnheldError
 from twinrun.checkpoint.users_code import is_users
 
 # What makes or moves an object besides its attributes.

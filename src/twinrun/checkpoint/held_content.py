@@ -11,7 +11,7 @@ import io
 import pathlib
 import pickle
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ import torch
 
 from twinrun.checkpoint.held_arrays import (
     NUMBERS,
-    UnheldError,
     made_array,
     made_dtype,
     made_number,
@@ -37,6 +36,7 @@ from twinrun.checkpoint.held_classes import (
     name_of,
     state_of,
 )
+from twinrun.checkpoint.held_memory import Known, Memories, Memory, UnheldError
 from twinrun.checkpoint.late_texts import is_temporary
 
 _ATOMS = {bool, int, float, complex, bytes, bytearray, type(None)}
@@ -58,31 +58,30 @@ class Part(NamedTuple):
     """What lies there."""
 
 
-def held(
-    parts: Sequence[Part], known: Mapping[int, str], left: Iterable[int] = (), most: int = 1 << 26
-) -> bytes:
+def held(parts: Sequence[Part], known: Known, most: int = 1 << 26) -> bytes:
     """Write parts down.
 
     Args:
         parts: them.
-        known: names of what a resumed training has without them, by identity.
-        left: the identities of what it makes anew.
+        known: what a resumed training has without them.
         most: bytes in all.
 
     Raises:
         UnheldError: if one holds more than data, or they are too large.
     """
-    names, outer, inner = {**known}, [], list[object]()
+    names, outer, inner = {**known.names}, [], list[object]()
     for turn, (called, keys, value) in enumerate(parts):
+        if not all(map(_is_key, keys)):
+            raise UnheldError("it lies at a key that is no plain value")
         is_filled = type(value) in _FILLED and not names.get(id(value), "").startswith("#")
         if is_filled:
             names[id(value)] = f"#{turn}"
         outer.append((called, keys, _emptied(value) if is_filled else None, is_filled))
         inner.append(_inside(value) if is_filled else value)
-    file = _Bounded(most)
+    file, memories = _Bounded(most), Memories(known.memory, most)
     try:
-        for each, of in ((outer, known), (inner, names)):
-            _Writer(file, of, frozenset(left)).dump(each)
+        for each, of in ((outer, known.names), (inner, names)):
+            _Writer(file, of, memories).dump(each)
     except UnheldError:
         raise
     except Exception as error:  # of whatever class: an object's own code raises
@@ -129,7 +128,15 @@ def _emptied(value: Any) -> object:
 
 
 def _inside(value: Any) -> list[object]:
-    return list(value.items() if isinstance(value, dict) else value)
+    if not isinstance(value, dict):
+        return list(value)
+    _check_keys(value)
+    return list(value.items())
+
+
+def _check_keys(value: Any) -> None:
+    if not _KEYS.issuperset(map(type, value)) and not all(map(_is_key, value)):
+        raise UnheldError("it has keys that are no plain values")
 
 
 def _fill(value: Any, items: list[Any]) -> None:
@@ -157,9 +164,9 @@ class _Bounded(io.BytesIO):
 class _Writer(pickle.Pickler):
     """Writes what is known by its name, and nothing that runs code."""
 
-    def __init__(self, file: _Bounded, names: Mapping[int, str], left: frozenset[int]) -> None:
+    def __init__(self, file: _Bounded, names: Mapping[int, str], memories: Memories) -> None:
         super().__init__(file, protocol=5)
-        self._names, self._left, self._most = names, left, file.most
+        self._names, self._memories = names, memories
 
     def persistent_id(self, value: Any) -> str | None:
         kind = type(value)
@@ -171,11 +178,8 @@ class _Writer(pickle.Pickler):
             return None
         if (name := self._names.get(id(value))) is not None:
             return name
-        if id(value) in self._left:
-            raise UnheldError("it holds what cannot be held")
-        if kind in _DICTS and not _KEYS.issuperset(map(type, value)):
-            if not all(map(_is_key, value)):
-                raise UnheldError("it has keys that are no plain values")
+        if kind in _DICTS:
+            _check_keys(value)
         elif kind in _SETS and not (
             _KEYS.issuperset(map(type, value)) and list(kind(list(value))) == list(value)
         ):
@@ -186,10 +190,12 @@ class _Writer(pickle.Pickler):
         kind = type(value)
         if kind in _AS_THEY_ARE or (kind in (type, types.FunctionType) and _is_allowed(value)):
             return NotImplemented
+        if kind is Memory:
+            return NotImplemented
         if kind is torch.Tensor:
-            return made_tensor, of_tensor(value, self._most)
+            return made_tensor, of_tensor(value, self._memories)
         if kind is np.ndarray:
-            return made_array, of_array(value, self._most)
+            return made_array, of_array(value, self._memories)
         if isinstance(value, np.generic) and value.dtype.kind in NUMBERS:
             return made_number, (value.dtype.str, value.tobytes())
         if kind is torch.dtype:
@@ -232,6 +238,7 @@ def _path(text: str) -> pathlib.Path:
 _AS_THEY_ARE = {*_FILLED, *_SETS, *_ATOMS, tuple, torch.Size, types.SimpleNamespace}
 _AS_THEY_ARE |= {datetime.datetime, datetime.date, datetime.timedelta}
 _MADE_BY = (
+    Memory,
     made_tensor,
     made_array,
     made_number,

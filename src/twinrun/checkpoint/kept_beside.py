@@ -1,7 +1,7 @@
 """What a training keeps beside a checkpoint, where an epoch starts, and what of it has changed."""
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
@@ -74,6 +74,12 @@ class KeptBeside:
         self.structure, self.switches = Structure(trainer), switches()
         self.orders = orders_in_memory(trainer.lightning_module)
         self.made = {k: v for k, v in looks_now(trainer).items() if (told or {}).get(k) != v}
+
+    def put_back(self, trainer: pl.Trainer, state: Mapping[str, Any]) -> str | None:
+        """Put back plain values of training data where an epoch starts; say what could not be."""
+        if "epoch" in state:
+            return None
+        return self._late.plain.begin(trainer, state.get("late", {}).get("plain", {}))
 
     def epoch_begins(self, trainer: pl.Trainer) -> None:
         """Look at the loaders, samplers and datasets that have been made anew for an epoch.

@@ -1,10 +1,8 @@
 """Attributes that data are first given as they are read: a cache, or state.
 
-A dataset may load its rows where it is first asked for one, and keep there what it has read. A
-resumed training has that put back (see `late_held`), or makes it anew. It has to be what it was: a
-cache is, a count that moves is not. So what has come where nothing was (None or an empty container,
-also in rows and objects) has to stay what it is from the first look on, is written into
-checkpoints, and is compared with what the resumed training has.
+A resumed training has that put back (see `late_held`), or makes it anew. It has to be what it was:
+a cache is, a count that moves is not. So what has come where nothing was (None or an empty
+container) stays what it is from the first look on, and a resumed training has to have the same.
 
 Proven is what has stayed the same through a whole pass over its data. What is not has to be there
 again at the first batch behind the checkpoint, or where the first epoch has been read again.
@@ -20,7 +18,9 @@ from twinrun.checkpoint.late_begun import LateData
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import Content, UnseenError, content_of_late
 from twinrun.checkpoint.late_held import LateHeld, Pieces, held_in
+from twinrun.checkpoint.late_plain import LatePlain
 from twinrun.checkpoint.late_spots import NewSpots
+from twinrun.checkpoint.plain_values import shown
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import parts_of
@@ -49,9 +49,11 @@ class LateAttributes:
         """Know nothing yet."""
         self._data = LateData()
         self._held = LateHeld(self._data)
+        self.plain = LatePlain(self._data)  # what was there before
+        self.anew = set[str]()
+        """What the checkpoints did not hold that the training was resumed from."""
         self._pieces: Pieces = {}  # of the checkpoint that is being written
-        self._gone = set[str]()  # what has come and gone
-        self._aliased = set[str]()  # at the last look what another one holds too
+        self._gone, self._aliased = set[str](), set[str]()  # the latter another one holds too
         self.known: dict[str, Content] = {}
         """What has been seen of each."""
         self._last: dict[str, Content] = {}  # look
@@ -60,14 +62,12 @@ class LateAttributes:
         self._moved: str | None = None
         # Whole passes over training data, and validations; in which of them each was first seen.
         self._passes = {True: 0, False: 0}
-        self._since: dict[str, int] = {}
-        self._batches, self._looked = 0, dict[str, int]()  # at how many of these
+        self._since, self._batches, self._looked = dict[str, int](), 0, dict[str, int]()
         self._trained = 0  # parts of the training loaders, which come first
-        self._proven: set[str] = set()
-        self._grown: set[str] = set()  # filled entry by entry
+        self._proven, self._grown = set[str](), set[str]()  # the latter entry by entry
         self._validated = ValidatedBatches()
-        self._restored: dict[str, Content] = {}  # of the checkpoint that is resumed
-        self._awaited: dict[str, Content] = {}  # of these at the first batch
+        # Of the checkpoint that is resumed, and of these at the first batch.
+        self._restored, self._awaited = dict[str, Content](), dict[str, Content]()
 
     def begin(self, trainer: pl.Trainer) -> None:
         """Look at data that are about to be read, if they are new."""
@@ -79,19 +79,18 @@ class LateAttributes:
 
     def left(self, trainer: pl.Trainer) -> set[tuple[int, str]]:
         """Name what is looked at here alone, by the identity of its owner."""
-        return self._data.left(trainer)
+        return self._data.left(trainer) | self.plain.left(trainer)
 
     def look(self, trainer: pl.Trainer) -> tuple[dict[str, Content], list[str]]:
         """Write down what has come late, and say of what that cannot be done or trusted."""
-        found: dict[str, Content] = {}
-        refused, self._are_all = [], {}
+        found, refused, self._are_all = dict[str, Content](), list[str](), {}
         self._trained = len(parts_of(training_loaders(trainer)))
         # Data that have only now been made are looked at by their own attributes, too.
         parts = {id(part): part for part in parts_of(loaders_of(trainer))}
         new = NewSpots({**self._data.owners, **parts})
         self._aliased = set()
         for called, each, before in self._data.late(trainer):
-            name = _called(called)
+            name = shown(called)
             self._aliased |= {called} if id(each.value) in new else set()
             try:
                 known = self.known.get(called, {})
@@ -125,9 +124,9 @@ class LateAttributes:
         were_all = self._were_all
         found, refused = self.look(trainer)
         if (other := first_other(self.known, found)) is not None:
-            self._moved = f"{_called(other)} {_WHY}, {_ANEW} ({_SAY})"
+            self._moved = f"{shown(other)} {_WHY}, {_ANEW} ({_SAY})"
         elif (other := self._let_go(found, were_all)) is not None:
-            self._moved = f"{_called(other)} {_LETS_GO} ({_KEEPS}, or {_SAY})"
+            self._moved = f"{shown(other)} {_LETS_GO} ({_KEEPS}, or {_SAY})"
         gone = self._last.keys() - found.keys() - self._aliased
         self._gone |= {key for key in gone if self._last[key] and self._data.has_owner(key)}
         grown = self.known.keys() & more_than(self.known, found).keys()
@@ -186,11 +185,12 @@ class LateAttributes:
     def changed(self, trainer: pl.Trainer) -> list[str]:
         """Say what stands against a checkpoint; what is seen now has to stay what it is."""
         refused = self._note(trainer)
-        return [*refused, *([self._moved] if self._moved is not None else [])]
+        return [*refused, *filter(None, [self._moved]), *self.plain.gone(trainer)]
 
     def epoch_begins(self, trainer: pl.Trainer) -> None:
         """Note what there is as an epoch begins in which a checkpoint may be due."""
         self._held.begins(trainer, {*self.known, *self._aliased})
+        self.plain.begins(trainer)
 
     def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> str | None:
         """Say why a checkpoint is not written yet: of what nobody could tell that it is the same.
@@ -201,13 +201,14 @@ class LateAttributes:
         """
         if (why := self._waits(is_first_epoch=is_in_epoch and trainer.current_epoch == 0)) is None:
             if is_in_epoch and (moved := self._held.moved(trainer)) is not None:
-                return f"{_called(moved)} {_MOVED}"
+                return f"{shown(moved)} {_MOVED}"
             self._pieces = self._held.pieces(trainer, self._last, is_in_epoch=is_in_epoch)
             held = held_in(self._pieces)
             # What was not there as the epoch began comes again where it is read again.
             anew = {k for k in self._gone if is_in_epoch and self._is_of_training(k)}
             gone = self._gone & self._last.keys() - held - (anew - self._held.begun.keys())
-            return next((f"{_called(key)} {_WHY} ({_SAY})" for key in sorted(gone)), None)
+            why = next((f"{shown(key)} {_WHY} ({_SAY})" for key in sorted(gone)), None)
+            return why or self.plain.hold(trainer, held, is_in_epoch=is_in_epoch)
         return why
 
     def _waits(self, *, is_first_epoch: bool) -> str | None:
@@ -216,20 +217,22 @@ class LateAttributes:
         for key in sorted(open_):
             if is_first_epoch and self._looked.get(key, 0) < _BATCHES and not self._passes[True]:
                 self._batches = 0  # look at the next ones
-                return f"{_called(key)} {_WAITS} {_BATCHES} mini-batches"
+                return f"{shown(key)} {_WAITS} {_BATCHES} mini-batches"
             is_of_training, name = self._is_of_training(key), key.rpartition(".")[2]
             # The first batch behind a checkpoint need not make all of these again.
             is_part = key in self._grown or names.count(name) > 1
             is_read_again = is_first_epoch and not self._passes[False]
             if not is_of_training or (is_part and not is_read_again):
                 what = "epoch" if is_of_training else "validation more, of the same mini-batches"
-                return f"{_called(key)} {_WAITS} a whole {what}"
+                return f"{shown(key)} {_WAITS} a whole {what}"
         return None
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
         pieces, self._pieces = self._pieces, {}
-        return {"seen": self._last, "proven": sorted(self._proven), "held": pieces}
+        kept = {"held": pieces, "plain": self.plain.state()}
+        anew = sorted(self.anew | self._held.anew)
+        return {"seen": self._last, "proven": sorted(self._proven), "anew": anew, **kept}
 
     def put_back(
         self, trainer: pl.Trainer, saved: Mapping[str, Any], *, is_of_training: bool
@@ -261,7 +264,8 @@ class LateAttributes:
             is_first_epoch: whether the first epoch has been read again up to there.
             is_compared: whether the first batch behind the checkpoint is compared.
         """
-        seen = saved.get("seen", {})  # older versions have none
+        self.anew |= {*saved.get("anew", ())}  # older versions have none, and see none
+        seen = saved.get("seen", {})
         self._restored = {key: content for key, content in seen.items() if content}
         self._proven |= {*saved.get("proven", ())}
         self.known = {**self._restored}
@@ -274,11 +278,11 @@ class LateAttributes:
             lacks(found, unproven) if is_first_epoch else None
         )
         if other is not None:
-            return f"{_called(other)} {_UNLIKE}"
+            return f"{shown(other)} {_UNLIKE}"
         # What is made only now may also draw random numbers.
         if (other := lacks(found, self._restored)) is not None and not is_compared:
             what = "the checkpoint, which shows whether it is made anew as it was"
-            return f"{_called(other)} {_KILLED} {what}"
+            return f"{shown(other)} {_KILLED} {what}"
         return None
 
     def unlike(self, trainer: pl.Trainer, *, is_at_first_batch: bool = False) -> str | None:
@@ -290,11 +294,7 @@ class LateAttributes:
         if is_at_first_batch:
             other = other or lacks(found, self._awaited)
         if other is not None:
-            return f"{_called(other)} {_UNLIKE}"
+            return f"{shown(other)} {_UNLIKE}"
         if lacks(found, self._restored) is None:  # all is there again: `known` holds it
             self._restored = {}
         return None
-
-
-def _called(key: str) -> str:
-    return key.partition(" ")[2]

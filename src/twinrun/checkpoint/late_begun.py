@@ -10,7 +10,7 @@ from twinrun.checkpoint.late_unread import read_elsewhere, set_anew
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
-from twinrun.checkpoint.users_code import is_computed_once
+from twinrun.checkpoint.users_code import is_computed_once, is_plain, is_set
 from twinrun.containers import is_container
 
 
@@ -22,6 +22,8 @@ class LateData:
         self.owners: dict[int, object] = {}
         """By identity; they are kept, so that no others get their numbers."""
         self._before: dict[tuple[int, str], Before] = {}
+        self.plain: dict[tuple[int, str], object] = {}
+        """What was a plain value then, or a set of these, by the identity of its owner."""
         self.owning = set[str]()
         """At the last look the names of owners."""
         self.nothing: list[tuple[str, object]] = []
@@ -29,6 +31,7 @@ class LateData:
         self.unread: set[tuple[int, str]] = set()
         """Then what need not be looked at, by the identity of its owner."""
         self._held_by: dict[str, int] = {}
+        self._containers: dict[tuple[int, str], object] = {}  # before
 
     def begin(self, trainer: pl.Trainer) -> set[str]:
         """Look at data that are about to be read, if they are new.
@@ -58,12 +61,21 @@ class LateData:
                 new.append(each)
         outlines = Outlines(self.owners)
         for each in new:
+            key = id(each.owner), each.name
             try:
                 before = outlines.before(each.value)
             except Exception:  # of whatever class: something in it cannot be looked at
                 before = SEEN
-            self._before[id(each.owner), each.name] = before
-        self._before = {key: it for key, it in self._before.items() if key[0] in self.owners}
+            self._before[key] = before
+            if before.is_container:
+                self._containers[key] = each.value
+            if is_plain(each.value):
+                self.plain[key] = each.value
+            elif is_set(each.value):
+                self.plain[key] = frozenset(each.value)
+        for by_key in (self._before, self._containers, self.plain):
+            for key in [key for key in by_key if key[0] not in self.owners]:
+                del by_key[key]
         return others
 
     def _before_of(self, each: UsersAttribute) -> Before:
@@ -87,6 +99,10 @@ class LateData:
                 yield called, each, before
             elif before.is_nothing and not self.was_absent(each):
                 self.nothing.append((called, each.value))
+
+    def was_there(self, owner: object, name: str, value: object) -> bool:
+        """Say whether a container is the one that an attribute held before it was first read."""
+        return value is not None and self._containers.get((id(owner), name)) is value
 
     def was_absent(self, each: UsersAttribute) -> bool:
         """Say whether its owner had no such attribute before it was first read."""

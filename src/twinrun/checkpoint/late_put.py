@@ -12,8 +12,9 @@ from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_attributes import UsersAttribute, users_attributes
 from twinrun.checkpoint.users_code import attributes_seen
-from twinrun.containers import entries, is_container, is_really
+from twinrun.containers import is_really
 
+_WITH_POSITIONS: tuple[type[Any], ...] = (list, tuple, collections.deque)
 OWNER, ATTRIBUTE = "o", "a"  # what the name of something known begins with
 
 
@@ -36,14 +37,24 @@ def named(name: str, owners: Mapping[str, object], values: Mapping[str, UsersAtt
 
 def lies_at(owners: Mapping[str, object], called: str, keys: Sequence[object]) -> Any:
     """Return what lies somewhere; None if nothing does."""
-    path, _, name = called.rpartition(".")
-    value: Any = attributes_seen(owners[path]).get(name)
+    value: Any = attributes_seen(owners[path_of(called)]).get(called.rpartition(".")[2])
     for key in keys:
-        if is_container(value) or isinstance(value, collections.deque):
-            value = dict(entries(value) if is_container(value) else enumerate(value)).get(key)
-        else:
-            value = attributes_seen(value).get(str(key)[1:])
+        value = _entry(value, key)
     return value
+
+
+def _entry(value: Any, key: Any) -> Any:
+    if is_really(value, dict):
+        return dict.get(value, key)
+    for kind in _WITH_POSITIONS:
+        if issubclass(type(value), kind):
+            return kind.__getitem__(value, key) if key < kind.__len__(value) else None
+    return attributes_seen(value).get(str(key)[1:])
+
+
+def path_of(called: str) -> str:
+    """Return by which name an attribute's owner is known."""
+    return called.rpartition(".")[0]
 
 
 def put(owners: Mapping[str, object], part: Part) -> None:
@@ -53,8 +64,7 @@ def put(owners: Mapping[str, object], part: Part) -> None:
     if lies_at(owners, called, keys) is value:
         return
     if not keys:
-        path, _, name = called.rpartition(".")
-        _set(owners[path], name, value)
+        _set(owners[path_of(called)], called.rpartition(".")[2], value)
         return
     holder = lies_at(owners, called, keys[:-1])
     if is_really(holder, dict):

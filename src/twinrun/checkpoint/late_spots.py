@@ -105,14 +105,14 @@ class Outlines:
         # A long dictionary that holds no None is looked at elsewhere: whether there is more later.
         is_dict = is_container(value) and is_really(value, dict)
         is_whole = is_dict and size_of(value) > most and _is_plain(dict.values(value))
-        found = _inside(value, most) if deeper and not is_whole else None
+        found = inside_of(value, most) if deeper and not is_whole else None
         if found is None:
             return LEAF
         self._seen.add(id(value))
         self._left -= len(found)
         if self._left < 0:
             raise _TooManyError
-        outline, fewer = dict[object, Outline](), _fewer(most, len(found))
+        outline, fewer = dict[object, Outline](), fewer_of(most, len(found))
         for key, item in found:
             inner = LEAF if type(item) in _LEAVES else self._of(item, fewer, deeper - 1)
             if inner is not None:
@@ -122,42 +122,6 @@ class Outlines:
         if len(outline) > FEW:
             return outline
         return self._shapes.setdefault((*outline, *map(id, outline.values())), outline)
-
-
-def new_parts(
-    value: object, before: Before, owners: Container[int]
-) -> list[tuple[tuple[object, ...], object]] | None:
-    """Return what lies in an attribute where nothing lay before, by keys and `.attribute`s.
-
-    Args:
-        value: of the attribute.
-        before: what it held.
-        owners: as of `Outlines`.
-
-    Returns:
-        None if it has more entries than are looked at.
-    """
-    if before.is_nothing:
-        return [((), value)]
-    found, seen = list[tuple[tuple[object, ...], object]](), set[int]()
-
-    def walk(item: Any, was: Outline | None, keys: tuple[object, ...], most: int) -> bool:
-        if item is None or was is LEAF or (was is None and is_blank(item)):
-            return True
-        if was is None:
-            found.append((keys, item))
-            return True
-        is_apart = id(item) in seen or id(item) in owners or len(keys) == DEEPEST
-        inside = None if is_apart else _inside(item, most, is_split=True)
-        if inside is None:
-            return True
-        seen.add(id(item))
-        fewer = _fewer(most, len(inside))
-        if is_container(item) and len(inside) < size_of(item):
-            return False
-        return all(walk(each, was.get(key), (*keys, key), fewer) for key, each in inside)
-
-    return found if walk(value, before.outline, (), before.most) else None
 
 
 class NewSpots:
@@ -197,13 +161,13 @@ class NewSpots:
             if id(value) in self.seen or id(value) in self._owners:
                 return
             is_split = before is not None or key_of(f"{path}#") in self._known
-            if deeper and (found := _inside(value, most, is_split=is_split)) is not None:
+            if deeper and (found := inside_of(value, most, is_split=is_split)) is not None:
                 self.seen[id(value)] = value
                 if found and before is None and not is_really(value, dict):
                     yield Spot(f"{path}#", _kind_of(value), spot.key, spot.holder)
                 if is_container(value) and len(found) < size_of(value):
                     self.is_all = False
-                fewer = _fewer(most, len(found))
+                fewer = fewer_of(most, len(found))
                 for key, item in found:
                     was = None if before is None else before.get(key)
                     if item is not None and was is not LEAF:
@@ -259,11 +223,14 @@ def _kind_of(value: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__} {size}"
 
 
-def _fewer(most: int, entered: int) -> int:
+def fewer_of(most: int, entered: int) -> int:
+    """Return how many entries are looked at inside of each of so many."""
     return max(min(FEW, most), most // max(entered, 1))
 
 
-def _inside(value: Any, most: int, *, is_split: bool = False) -> list[tuple[object, object]] | None:
+def inside_of(
+    value: Any, most: int, *, is_split: bool = False
+) -> list[tuple[object, object]] | None:
     """Return what lies in a value by its key; None if it is looked at as a whole.
 
     Args:

@@ -75,7 +75,9 @@ def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBe
     found.made = start["looks"]
     anew = found.attributes.keys() - names_in(trainer)
     found.attributes |= {k: v for k, v in start["looks"].items() if k in anew}
-    return put_back_start(trainer, made, start, state["attributes"])
+    return found.put_back(trainer, state) or put_back_start(
+        trainer, made, start, state["attributes"]
+    )
 
 
 def begin_anew(trainer: pl.Trainer) -> None:

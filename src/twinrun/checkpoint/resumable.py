@@ -60,8 +60,7 @@ class Resumable(pl.Callback):
         Args:
             folder: for this training alone.
             identity: what must be the same for a checkpoint to be used, as JSON can hold it.
-            minutes: at least these lie between two checkpoints; 0 writes one where each epoch
-                starts, and none in mid-epoch.
+            minutes: between two, at least; 0 writes one where each epoch starts, and no other.
             in_epoch: says behind which batches of an epoch one is written whatever the clock says.
             say: takes sentences about checkpoints that cannot be used or written.
             fingerprint: of a batch, by which it is known again; None does not look at the first.
@@ -80,6 +79,7 @@ class Resumable(pl.Callback):
         self._shapes, self._told = TensorShapes(), dict[str, str]()
         self._fingerprint = fingerprint or fingerprint_of_batch
         self._first_batch = FirstBatch(self._folder, fingerprint, self._together, trained_otherwise)
+        self.made_anew = self._first_batch.made_anew
         self._epoch: RunningEpoch | None = None
         self._making = MakingLoaders()
 

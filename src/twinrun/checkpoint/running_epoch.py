@@ -267,6 +267,7 @@ class RunningEpoch:
             state, self._resumed = self._resumed, None
             late, self._made_late = self._made_late, {}
             why = self._late.put_back(self._trainer, late, is_of_training=True)
+            why = why or self._late.plain.begin_again(self._trainer, late.get("plain", {}))
             if why is not None:  # nothing is read of what is there by half
                 self._not_put_back = why
                 self._brought()
@@ -282,10 +283,11 @@ class RunningEpoch:
                 self._order["data"] += data_told(self._trainer)
                 if self._trainer.current_epoch == 0:
                     self._order["first"] = rng_states()
+                    self._at_first += self._late.plain.moved_before_first(self._trainer)
             self.batches = self._look(fetcher, 0 if self._until is None else math.inf)
 
     def _look(self, fetcher: Any, since: float) -> Batches:
         def look() -> dict[str, str]:
-            return sources(self._trainer)
+            return {**sources(self._trainer), **self._late.plain.look()}
 
         return Batches(fetcher, self._fingerprint, self._ask, look, since)

@@ -105,10 +105,9 @@ def _of_owner(
     filled, named = filled_by(type(owner), frozenset(reading))
     asked = asked_by(type(owner), frozenset(reading))
     for name, value in attributes_seen(owner).items():
-        # The numbers of a stream are positions.
-        is_position = (
-            is_stream(owner) and isinstance(value, (*PLAIN, *NUMBERS)) and value is not None
-        )
+        # The numbers of a stream are positions, and not those of a helper.
+        is_position = "." not in called and is_stream(owner)
+        is_position &= isinstance(value, (*PLAIN, *NUMBERS)) and value is not None
         if name in told or is_position:
             continue
         fills = filled.get(name, frozenset())

@@ -4,14 +4,18 @@ import functools
 import inspect
 import types
 from contextlib import suppress
+from typing import TypeGuard
 
 import numpy as np
 
-from twinrun.containers import attributes_of
+from twinrun.containers import attributes_of, is_really
 from twinrun.hidden_content import is_of_c
 from twinrun.process.users_code import functions_in, is_users, names_in
 
 MADE_ONCE = ("__init__", "__new__", "__post_init__")
+_PLAIN = {bool, int, float, complex, str, bytes}
+_LONGEST = 64  # tuple of these
+_MOST = 1 << 16  # in a set
 
 
 def attributes_seen(owner: object) -> dict[str, object]:
@@ -25,6 +29,31 @@ def attributes_seen(owner: object) -> dict[str, object]:
     with suppress(Exception):  # whatever class it is of
         found = attributes_of(owner)
     return found
+
+
+def is_plain(value: object) -> bool:
+    """Say whether a value is a number, a text, bytes, or a short tuple of such.
+
+    >>> is_plain(False), is_plain((1, "a", None)), is_plain([1]), is_plain(())
+    (True, True, False, False)
+    """
+    if type(value) is tuple:
+        return 0 < len(value) <= _LONGEST and all(item is None or is_plain(item) for item in value)
+    return type(value) in _PLAIN or is_really(value, np.generic)
+
+
+def is_set(value: object) -> TypeGuard[set[object]]:
+    """Say whether a value is a set of plain values, which others may put more into.
+
+    >>> is_set({1, "a"}), is_set(set()), is_set({int}), is_set(frozenset())
+    (True, True, False, False)
+    """
+    return (
+        is_really(value, set)
+        and type(value) is set
+        and len(value) <= _MOST
+        and all(map(is_plain, value))
+    )
 
 
 def is_code(value: object) -> bool:

@@ -42,6 +42,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
     """Return all other clauses, for sentences that speak of resuming anyway."""
     return [
         *([found["traced"]] if "traced" in found else []),
+        *_made_anew(found),
         *_untrained(found),
         *_losses(found["non_finite_loss"], is_whole="traced" not in found),
         *_weights(found),
@@ -51,6 +52,23 @@ def beside_resumptions(found: Comparison) -> list[str]:
         *[f"{NOT_AS_SAID}{departure['sentence']}" for departure in found["departures"]],
         *_compilers(found),
     ]
+
+
+def made_anew(names: Sequence[str]) -> str:
+    """Say what a resumed training rests on beside its checkpoint.
+
+    >>> made_anew(["Rows.images"]).partition(": ")[0]
+    'Rows.images, which no checkpoint held, was made anew as data were read'
+    """
+    was = "was" if len(names) == 1 else "were"
+    return (
+        f"{', '.join(names)}, which no checkpoint held, {was} made anew as data were read: whether "
+        f"these depend on that {'it is' if len(names) == 1 else 'they are'} there was not seen"
+    )
+
+
+def _made_anew(found: Comparison) -> list[str]:
+    return [made_anew(found["made_anew"])] if "made_anew" in found else []
 
 
 def outputs_that_differ(found: Comparison) -> dict[str, str]:

@@ -150,6 +150,8 @@ class Comparison(TypedDict):
     """What it predicts after training."""
     resumed_at: list[list[int]]
     """For each run the steps after which it was resumed."""
+    made_anew: NotRequired[list[str]]
+    """What data of a resumed run had made and no checkpoint held; absent where there is nothing."""
     compiler_cache: Sharing | None
     """Whether each run compiled into an empty cache of its own; None if fewer than two compiled."""
     is_untrained: bool

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 import pandas as pd
 from markupsafe import Markup
 
-from twinrun.comparison.conditions import listed
+from twinrun.comparison.conditions import listed, made_anew
 from twinrun.process.environment import Context
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import workload_of
@@ -70,7 +70,8 @@ def _resumed(run: ReportedRun) -> list[str]:
     if not run["resumed_at"]:
         return []
     steps = listed("step", run["resumed_at"])
-    return [f"resumed after {steps}: its seconds are those of its last process alone"]
+    anew = [made_anew(run["made_anew"])] if "made_anew" in run else []
+    return [f"resumed after {steps}: its seconds are those of its last process alone", *anew]
 
 
 def environments(results: Results) -> list[dict[str, object]]:

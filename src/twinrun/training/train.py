@@ -175,6 +175,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "proof": proof,
         "peak_memory_mb": memory,
         "resumed_at": team.tracer.resumed_at,
+        **({"made_anew": anew} if (anew := watchers.resumable.made_anew()) else {}),
         "was_stopped": was_stopped,
         "not_resumed": watchers.resumable.refused if was_stopped and last is None else None,
         "ended": failure or stop.reason or "finished",
