@@ -8,6 +8,7 @@ libraries keep are looked at elsewhere, or not at all.
 import itertools
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import xxhash
 from torch.nn.parameter import Parameter
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset, Sampler
+from torchmetrics import Metric
 
 from twinrun.checkpoint.users_code import attributes_seen, is_code, is_users
 from twinrun.containers import is_really
@@ -59,17 +61,8 @@ def kept_values(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Ke
     seen: set[int] = set()
     for path, part in module.named_modules():
         name = f"{type(module).__name__}.{path}" if path else type(module).__name__
-        # torchmetrics counts its updates, and is asked what it joins.
-        if is_users(type(part).__module__):
-            of_class = {} if "torchmetrics" in _libraries_of(part) else own_of_module(part)
-            found |= _held(part, name, of_class, seen)
-        elif not type(part).__module__.startswith("torchmetrics."):
-            plain = own_of_module(part).items()
-            found |= {
-                f"{name}.{key}": Kept(part, key, value)
-                for key, value in plain
-                if type(value) in (int, float)
-            }
+        with suppress(Exception):  # a class of a user's may refuse
+            found |= _of_layer(part, name, seen)
     for callback in vars(trainer)["callbacks"]:
         if is_users(type(callback).__module__):
             own = attributes_seen(callback)
@@ -77,19 +70,26 @@ def kept_values(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Ke
     return found
 
 
+def _of_layer(part: torch.nn.Module, name: str, seen: set[int]) -> dict[str, Kept]:
+    # torchmetrics counts its updates, and is asked what it joins.
+    if is_really(part, Metric):
+        return {}
+    own = own_of_module(part)
+    if is_users(type(part).__module__):
+        return _held(part, name, own, seen)
+    plain = [(key, value) for key, value in own.items() if type(value) in (int, float)]
+    return {f"{name}.{key}": Kept(part, key, value) for key, value in plain}
+
+
 def words_of(value: object) -> str | None:
     """Write a value so that another one is other words, the same in all processes.
 
-    None of what reads a clock, and of what cannot be looked at.
+    There are no words for the reading of a clock, and for what cannot be looked at.
     """
     try:
         return xxhash.xxh3_64_hexdigest(_words(value, DEEPEST, set()).encode())
     except Exception:  # of a user's class, or a clock's
         return None
-
-
-def _libraries_of(part: object) -> set[str]:
-    return {base.__module__.partition(".")[0] for base in type(part).__mro__}
 
 
 def _held(

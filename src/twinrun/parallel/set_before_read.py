@@ -9,7 +9,8 @@ import ast
 import functools
 import inspect
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import pytorch_lightning as pl
 
@@ -43,8 +44,13 @@ def carried(names: Iterable[str], trainer: pl.Trainer, module: pl.LightningModul
         # What torch's layers go by they read themselves.
         is_torchs = holder is not None and not is_users(getattr(_kind(holder), "__module__", None))
         owners = {owner for owner, function, named in functions if _reads(function, named, key)}
-        if is_torchs or reached.is_cut_short or (owners and _is_carried(holder, key, owners)):
-            found.append(name)
+        is_named = is_torchs or reached.is_cut_short
+        # In doubt it is: classes of the user's may refuse whatever they are asked.
+        with suppress(Exception):
+            is_named = is_named or (bool(owners) and _is_carried(holder, key, owners))
+            if not is_named:
+                continue
+        found.append(name)
     return found
 
 
@@ -84,6 +90,7 @@ class _Order:
         """Methods that were gone through."""
         self._kind, self._key = kind, key
         self._under: list[tuple[str, type]] = []
+        self._known: dict[tuple[str, type, bool], bool] = {}
 
     def method(self, name: str, is_set: bool, behind: type | None = None) -> bool:
         """Go through a method; say whether the attribute is set behind it.
@@ -99,6 +106,8 @@ class _Order:
         if base is None or not is_users(base.__module__) or (name, base) in self._under:
             return is_set
         self.visited.add(name)
+        if (known := self._known.get((name, base, is_set))) is not None:
+            return known
         definition = _parsed(inspect.unwrap(getattr(base, name)))
         if definition is None or not definition.args.args:
             self.is_read = True
@@ -107,7 +116,9 @@ class _Order:
         ways = _Ways(self, base, definition.args.args[0].arg)
         ends = ways.block(definition.body, is_set)
         self._under.pop()
-        return all([*ways.returns, *([] if ends is None else [ends])])
+        is_set_behind = all([*ways.returns, *([] if ends is None else [ends])])
+        self._known[name, base, is_set] = is_set_behind
+        return is_set_behind
 
     def note(self, key: object, is_set: bool) -> None:
         """Note that something of this name is read."""
@@ -216,10 +227,10 @@ def _joined(one: bool | None, other: bool | None) -> bool | None:
 
 
 @functools.cache
-def _parsed(function: object) -> ast.FunctionDef | None:
+def _parsed(function: Callable[..., object]) -> ast.FunctionDef | None:
     """Return how a function is written; None where nobody can tell."""
     try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]  # type: ignore
+        written = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
     return written if isinstance(written, ast.FunctionDef) else None
