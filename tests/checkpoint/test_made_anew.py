@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import pytorch_lightning as pl
 import torch
-from resumed import assert_resumed, every, fit
+from resumed import STEPS, assert_resumed, every, fit
 from small import Points, Restless, Small
 from torch.utils.data import Dataset
 
@@ -437,9 +437,6 @@ class Labels(pl.Callback):
             "Levels.kinds has changed to what is no plain value, nor a short list of such",
         ),
         (Curriculum, Labels, "Levels.labels changes while the training runs"),
-        (BesideAStream, Strengthens, "Transform.strength changes while the training runs"),
-        (OfAStream, Strengthens, "Transform.strength changes while the training runs"),
-        (BySampler, Strengthens, "Transform.strength changes while the training runs"),
     ],
 )
 def test_what_data_are_given_under_way_is_refused(tmp_path, data, callback, reason):
@@ -447,6 +444,15 @@ def test_what_data_are_given_under_way_is_refused(tmp_path, data, callback, reas
     told = {"data": data, "callbacks": [callback()], "minutes": 0, "max_epochs": 3}
     _, _, (said,) = fit(tmp_path, **told)
     assert reason in said
+
+
+@pytest.mark.parametrize("data", [BesideAStream, OfAStream, BySampler])
+@pytest.mark.parametrize("kill", [8, 14])
+def test_plain_numbers_that_data_are_given_under_way_are_put_back(tmp_path, data, kill):
+    """Red before: resumed without them."""
+    told = {"data": data, "callbacks": [Strengthens()], "minutes": 0, "max_epochs": 4}
+    at = kill // STEPS * STEPS
+    assert_resumed(tmp_path, [at], kills=[kill], every_batches=9, **told)
 
 
 EARLIER = {}

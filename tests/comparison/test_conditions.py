@@ -111,6 +111,15 @@ def test_several_seeds_name_the_one_whose_run_was_resumed(tmp_path):
     assert "seed 2: run 2 was resumed after step 15" in measured
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_what_a_resumed_run_made_anew_is_named_beside_each_answer(tmp_path, across):
+    """Red before: an answer was silent about a cache that no checkpoint held."""
+    changes = [{}, {"resumed_at": [15], "made_anew": ["Rows.images"]}]
+    runs = [write_run(tmp_path, turn, changes=each) for turn, each in enumerate(changes, start=1)]
+    (row, *_) = verdicts(tmp_path, *runs, across=across).values()
+    assert "; Rows.images, which no checkpoint held, was made anew as data" in row["measured"]
+
+
 # Validation, metrics and predictions
 
 OUTPUTS = {

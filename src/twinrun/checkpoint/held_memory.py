@@ -67,7 +67,7 @@ class Memory:
 
 
 def stretch_of(value: Any) -> Stretch | None:
-    """Return the memory that a tensor or an array has; None of what is no plain one."""
+    """Return the memory that a tensor or an array has; None for what is no plain one."""
     if is_really(value, torch.Tensor):
         if value.layout is not torch.strided or not value.is_cpu:
             return None
