@@ -30,7 +30,7 @@ class GoesByLoss(Small):
         self.weight = 1.0
 
     def training_step(self, batch, batch_idx):
-        if os.environ.get("RANK") == "1" and self.trainer.is_last_batch:
+        if os.environ.get("RANK") == "1" and batch_idx == 4:
             self.trainer.should_stop = True
         return super().training_step(batch, batch_idx) * self.weight
 
