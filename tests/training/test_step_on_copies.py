@@ -18,7 +18,7 @@ from sanity import notes_of, trainer
 from small import Points, Small
 from torch.utils.data import DataLoader
 
-from twinrun.training import step_on_copies, trial_step
+from twinrun.training import build_workload, step_on_copies, trial_step
 from twinrun.training.longer_tables import longer_tables
 from twinrun.training.sanity_check import SanityCheck
 
@@ -136,6 +136,26 @@ def test_what_later_calls_find_alike_is_not_named(layer, size):
     """Red before: the first call of all sets it, and training may be otherwise."""
     assert train_alike(lambda: Layered(layer()), Sized(size))
     assert notes_of(Layered(layer()), Sized(size)) == []
+
+
+class Loading(Layered):
+    """Makes its loaders itself."""
+
+    def forward(self, inputs):
+        return Small.forward(self, self.layer(inputs))
+
+    def train_dataloader(self):
+        return Sized(30).train_dataloader()
+
+    def val_dataloader(self):
+        return Sized(2).val_dataloader()
+
+
+@pytest.mark.parametrize("layer", [Positions, Target])
+def test_nor_is_it_where_a_module_makes_its_loaders(layer):
+    """Red before: its class seemed to be one of the data, which read all that the class names."""
+    module = Loading(layer())
+    assert notes_of(module, build_workload._loaders_of(module)) == []
 
 
 class Counting(Small):
@@ -375,6 +395,9 @@ class SharedState(Points):
 def test_what_the_training_data_read_is_named_whatever_a_step_shows():
     """A trial has one batch of the training's, and no loader."""
     notes = notes_of(Choosing(), None)
+    assert any(note.startswith("validation changes chosen") for note in notes)
+    module = Choosing()
+    notes = notes_of(module, build_workload._loaders_of(module))
     assert any(note.startswith("validation changes chosen") for note in notes)
     (note,) = notes_of(Small(), SharedState())
     assert "validation changes SharedState.generator, val_dataloader.sampler.generator:" in note

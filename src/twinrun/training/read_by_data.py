@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import pytorch_lightning as pl
 
 from twinrun.parallel.reached_code import ReachedCode
+from twinrun.training import build_workload
 from twinrun.training.own_copies import held_by, is_looked_at
 
 MOST = 20_000  # objects that are looked at, nearest first
+_HANDED_ON = build_workload.__name__
 _LOADING = ("train_dataloader", "on_before_batch_transfer", "on_after_batch_transfer")
 
 
@@ -55,6 +57,8 @@ def _owners(data: Sequence[object], but: Sequence[object]) -> set[str]:
         if isinstance(value, types.FunctionType):
             found.add(value.__qualname__.partition(".")[0])
         else:
-            found |= {kind.__name__ for kind in type(value).__mro__}
+            # A data module that hands on a module's loaders is called as the module is.
+            kinds = (kind for kind in type(value).__mro__ if kind.__module__ != _HANDED_ON)
+            found |= {kind.__name__ for kind in kinds}
         waiting += held_by(value)
     return found
