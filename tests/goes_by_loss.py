@@ -1,4 +1,9 @@
-"""A module that weighs its loss by the last one, as hooks were given it."""
+"""A module that weighs its loss by the last one, as hooks were given it.
+
+One of several workers asks for the end of the training where it ends anyway.
+"""
+
+import os
 
 import pytorch_lightning as pl
 from small import Small
@@ -25,6 +30,8 @@ class GoesByLoss(Small):
         self.weight = 1.0
 
     def training_step(self, batch, batch_idx):
+        if os.environ.get("RANK") == "1" and batch_idx == 4:
+            self.trainer.should_stop = True
         return super().training_step(batch, batch_idx) * self.weight
 
     def on_train_batch_end(self, outputs, batch, batch_idx):

@@ -69,12 +69,19 @@ class Departure(TypedDict):
     """Whether the setting took effect in a part of the training; then runs are compared still."""
     of_batches: NotRequired[bool]
     """Whether it says that mini-batches may be others: not said where they are seen to be equal."""
+    in_doubt: NotRequired[bool]
+    """Whether the training may be the same all the same: rounding may explain a difference then."""
 
 
 def is_in_part(departure: Departure) -> bool:
     """Say whether the setting took effect in a part of the training."""
     # Not by `get`, of which no type checker asks whether there is such a field.
     return "in_part" in departure and departure["in_part"]
+
+
+def is_in_doubt(departure: Departure) -> bool:
+    """Say whether the training may be the same all the same."""
+    return "in_doubt" in departure and departure["in_doubt"]
 
 
 def is_of_batches(departure: Departure) -> bool:

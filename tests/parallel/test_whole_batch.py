@@ -188,10 +188,14 @@ def test_hooks_that_are_given_the_loss_of_a_shard_are_named(tmp_path):
     weights = [artifacts.read_tensors(each / "weights.safetensors") for each in (one, two)]
     assert max(np.abs(weights[1][name] - each).max() for name, each in weights[0].items()) > 1e-6
     assert artifacts.read_json(one / "run.json")["departures"] == []
-    (said,) = artifacts.read_json(two / "run.json")["departures"]
-    assert (said["setting"], said["in_part"]) == ("devices", True)
-    assert "hooks (GoesByLoss.on_train_batch_end, Lasts.on_before_backward)" in said["sentence"]
-    assert "of each shard" in said["sentence"]
+    departures = artifacts.read_json(two / "run.json")["departures"]
+    assert {(said["setting"], said["in_part"]) for said in departures} == {("devices", True)}
+    hooks, end, kept = (said["sentence"] for said in departures)
+    assert "hooks (GoesByLoss.on_train_batch_end, Lasts.on_before_backward)" in hooks
+    assert "of each shard" in hooks
+    # Red before: nothing was said of these.
+    assert "end where one shard asks for it (trainer.should_stop)" in end
+    assert "what it makes of its own shards (GoesByLoss.weight)" in kept
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,9 @@ from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
 from twinrun.wording import some
 
+NOT_AS_SAID = "not as its variant says: "
+"""How a clause of a departure begins."""
+
 
 def conditions(found: Comparison) -> list[str]:
     """Return the clauses, none of an answer that needs no more to be said."""
@@ -46,7 +49,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
         *_outputs(found),
         *_unseen(found["not_fingerprinted"]),
         *_not_held(found["not_held"]),
-        *[f"not as its variant says: {departure['sentence']}" for departure in found["departures"]],
+        *[f"{NOT_AS_SAID}{departure['sentence']}" for departure in found["departures"]],
         *_compilers(found),
     ]
 

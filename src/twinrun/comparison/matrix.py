@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.comparison.conditions import conditions
+from twinrun.comparison.conditions import NOT_AS_SAID, conditions
 from twinrun.comparison.difference_size import DifferenceSize, losses_apart, size_of
 from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
@@ -225,6 +225,9 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
         yield from row["conditions"]
         return
     yield _divergence(row)
+    # What is known to be otherwise is the first that a difference may come from.
+    departures = [each for each in row["conditions"] if each.startswith(NOT_AS_SAID)]
+    yield from departures
     if row["size"] is not None and row["judged_by"] is not None:
         size = DifferenceSize(
             size=row["size"],
@@ -242,7 +245,7 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
         yield f"at the end a relative L2 of {measure(row['relative_l2'])}{beside}"
     if row["predictions_changed"] is not None:
         yield f"{percent(row['predictions_changed'])} of the {row['predictions']} change"
-    yield from row["conditions"]
+    yield from (each for each in row["conditions"] if each not in departures)
 
 
 def _divergence(row: MatrixCell) -> str:

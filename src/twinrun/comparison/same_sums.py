@@ -12,19 +12,23 @@ from dataclasses import asdict
 
 from twinrun.process.machine import ARITHMETIC
 from twinrun.run_files import variant_of
-from twinrun.run_records import RunManifest
+from twinrun.run_records import RunManifest, is_in_doubt
 
 _KERNELS = {
     *("accelerator", "threads", "deterministic", "precision", "compile", "layout", "optimizer"),
     "cuda_graph",
 }
 _PARTS = {"devices", "accumulate"}
-# The order of sets, arguments of the Trainer, and whatever a library that is preloaded does.
-_MORE = ("PYTHONHASHSEED", "PL_TRAINER_", "LD_PRELOAD")
+# What Python does and the order of sets, memory that nothing has written, arguments of the Trainer,
+# and whatever a library that is preloaded does.
+_MORE = ("PYTHON", "MALLOC_", "PL_TRAINER_", "LD_PRELOAD")
 _SUMS = "the setting chooses how the same sums are computed"
 _PARTS_OF_SUMS = (
     "parts of a mini-batch have the same sums if its loss is a mean over samples, which is not "
     "known of every loss"
+)
+_KEPT = (
+    "it is not known whether what parts of a mini-batch change in attributes changes the training"
 )
 _SO_FAR = (
     "a step may enlarge rounding so far (a line search, a small difference that is divided by, a "
@@ -51,7 +55,10 @@ def doubt_of(first: RunManifest, other: RunManifest) -> str | None:
     is_known = not (parts and any(_in_parts(run) for run in (first, other)))
     if not (changed <= {*_KERNELS, "environment", *parts} and is_known):
         return None
-    return f"{_PARTS_OF_SUMS if parts else _SUMS}, and {_SO_FAR}"
+    kept = [d for run in (first, other) for d in run["departures"] if is_in_doubt(d)]
+    # What may be the cause comes first.
+    sums = f"{_KEPT}, {_PARTS_OF_SUMS}" if kept else _PARTS_OF_SUMS
+    return f"{sums if parts else _SUMS}, and {_SO_FAR}"
 
 
 def _variables(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
@@ -61,4 +68,5 @@ def _variables(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
 def _in_parts(run: RunManifest) -> bool:
     """Say whether a run computes parts of mini-batches otherwise, or nobody knows."""
     actual = run["actual"]
-    return actual is None or actual["batch_norm"] != "none" or bool(run["departures"])
+    is_other = actual is None or actual["batch_norm"] != "none"
+    return is_other or not all(map(is_in_doubt, run["departures"]))

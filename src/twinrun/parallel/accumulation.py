@@ -31,12 +31,14 @@ from torch.utils.data import DataLoader
 from twinrun.batches import tensors
 from twinrun.copied_batches import with_tensors
 from twinrun.errors import TwinrunError
+from twinrun.parallel.asked_ends import AskedEnds
 from twinrun.parallel.counted_by_trainer import (
     check_accumulated,
     check_callbacks,
     count_micro_batches,
 )
 from twinrun.parallel.drawn_in_steps import DrawnInSteps
+from twinrun.parallel.kept_by_parts import KeptByParts
 from twinrun.parallel.late_zero_grad import LateZeroGrad
 from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
@@ -44,7 +46,7 @@ from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.parallel.read_outputs import position_in, reads
-from twinrun.parallel.whole_steps import WholeSteps
+from twinrun.parallel.whole_steps import PART, SeenInSteps, WholeSteps
 from twinrun.returned_loss import loss_of
 
 # With which micro-batch a hook is called; others Lightning calls once for a mini-batch by itself.
@@ -181,10 +183,11 @@ def accumulate(
     exchange_for_trainer(data, cut)
     hooks = HooksOfSteps(made, micro_batches, drawn)
     _watch_hooks(module, hooks, LateZeroGrad(made))
-    moved = MovedTensors(module, made)
+    seen = SeenInSteps(MovedTensors(module, made), KeptByParts(module, made), AskedEnds(*PART))
+    seen.ends.watch(module, made)
     sizes = LoggedSizes()
     _weigh(module, made, accumulated, MicroBatchLogs(module, made, sizes))
-    return WholeSteps(made, moved, sizes, drawn, hooks.of_last)
+    return WholeSteps(made, seen, sizes, drawn, hooks.of_last)
 
 
 def _weigh(

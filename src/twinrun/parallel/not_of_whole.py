@@ -7,6 +7,7 @@ from pytorch_lightning.callbacks import BatchSizeFinder, LearningRateFinder
 
 from twinrun.parallel.counters_read import divided_by_devices
 from twinrun.parallel.epoch_samples import left_out
+from twinrun.parallel.kept_by_workers import KeptByWorkers
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.read_outputs import readers
 from twinrun.parallel.seen_of_parts import seen_of_parts
@@ -20,16 +21,20 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
     """Say what of mini-batches that were cut is not that of the whole ones."""
     found: list[tuple[str, str | None]] = []
     of_batches: list[tuple[str, str]] = []
+    in_doubt: list[tuple[str, str]] = []
     for each in vars(trainer)["callbacks"]:
         if isinstance(each, WholeSteps):
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
             found += [("accumulate", sentence) for sentence in _tried(trainer)]
             of_batches += [("accumulate", sentence) for sentence in each.of_batches()]
+            in_doubt += [("accumulate", sentence) for sentence in each.kept()]
         elif isinstance(each, OwnDraws):
             found += [
                 ("devices", sentence) for sentence in each.drawn.sentences("devices", "shard")
             ]
             of_batches += [("devices", sentence) for sentence in each.of_batches()]
+        elif isinstance(each, KeptByWorkers):
+            in_doubt += [("devices", sentence) for sentence in each.sentences(trainer, module)]
         elif isinstance(each, WholeBatch):
             found += [left_out(batches) for batches in each.sharded]
             found.append(("devices", each.logs.sizes.sentence("devices")))
@@ -38,10 +43,15 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
             found.append(("devices", each.logs.aggregated.alone))
             found += [("devices", each_read) for each_read in divided_by_devices(trainer, module)]
             found.append(("devices", _given_of_shards(trainer, module)))
+            found.append(("devices", each.ends.sentence))
     made: list[Departure] = [
         {"setting": setting, "sentence": sentence, "in_part": True}
         for setting, sentence in found
         if sentence is not None
+    ]
+    made += [
+        {"setting": setting, "sentence": sentence, "in_part": True, "in_doubt": True}
+        for setting, sentence in in_doubt
     ]
     made += [
         {"setting": setting, "sentence": sentence, "in_part": True, "of_batches": True}

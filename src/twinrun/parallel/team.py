@@ -17,6 +17,7 @@ from twinrun.parallel.early_refusals import EarlyRefusals
 from twinrun.parallel.early_steps import EarlySteps
 from twinrun.parallel.epoch_samples import samples_drawn
 from twinrun.parallel.fixed_buckets import ExchangingStrategy
+from twinrun.parallel.kept_by_workers import KeptByWorkers
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_batch_tracer import WholeBatchTracer
@@ -82,7 +83,8 @@ class _SeveralWorkers(Team):
         self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
         early = EarlySteps(self._whole_batch)
-        self.callbacks = [draws, self._whole_batch, early, EarlyRefusals(workers)]
+        kept = KeptByWorkers(workers, self._whole_batch.ends)
+        self.callbacks = [draws, self._whole_batch, early, EarlyRefusals(workers), kept]
         self.together = AgreedCheckpoints(workers, draws, self._whole_batch, sharded)
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
         # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.

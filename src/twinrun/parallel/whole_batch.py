@@ -23,6 +23,7 @@ from torchmetrics import Metric
 
 from twinrun.checkpoint.stop_request import Stop
 from twinrun.errors import TwinrunError
+from twinrun.parallel.asked_ends import AskedEnds
 from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers
 from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
@@ -57,15 +58,14 @@ class WholeBatch(pl.Callback):
         self.counted = 0
         """What Lightning takes for the size of the mini-batch under way, at the first worker; 0
         where that is not known."""
-        self._workers = workers
-        self.sharded = sharded
-        self._stop = stop
-        self._statistics = statistics
+        self.ends = AskedEnds("devices", "shard")
+        """Who has asked for the end of the training."""
+        self._workers, self.sharded = workers, sharded
+        self._stop, self._statistics = stop, statistics
         self._own_gradients: list[torch.Tensor] = []
         self._intervals: list[tuple[Mark, Mark]] = []
         self._losses = WeighedLoss(workers)
-        self._is_in_step = False
-        self._is_epoch_over = False
+        self._is_in_step = self._is_epoch_over = False
         self._alone = ExitStack()
         self._trained: frozenset[str] = frozenset()
         self._steps, self._next_check = 0, 1
@@ -155,7 +155,7 @@ class WholeBatch(pl.Callback):
         self.loss = None if loss is None else seen[:, 1].sum().to(loss.dtype)
         self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
         # A module that ends the training ends it for all: the others would wait for its gradients.
-        trainer.should_stop = bool(seen[:, 4].any())
+        trainer.should_stop = self.ends.agreed(seen[:, 4])
         self._steps += 1
         # A check is an exchange: after steps 1, 2, 4, 8, ..., and at the end of each epoch, since a
         # running mean may begin after a warm-up.
@@ -253,7 +253,7 @@ class WholeBatch(pl.Callback):
                 self.logs.aggregated.end()
             trainer = pl_module.trainer
             # As at the end of a step, behind which this hook of one worker may have asked for it.
-            trainer.should_stop = bool(self._exchange([trainer.should_stop]).any())
+            trainer.should_stop = self.ends.agreed(self._exchange([trainer.should_stop])[:, 0])
             # Callbacks that monitor come later in this hook, and are not waited for.
             self._is_epoch_over = name == "on_train_epoch_end"
             return found

@@ -1,13 +1,15 @@
 """The trace of mini-batches that are cut into micro-batches."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
 
+from twinrun.parallel.asked_ends import AskedEnds
 from twinrun.parallel.counters_read import counters_read
 from twinrun.parallel.drawn_in_steps import DrawnInSteps
+from twinrun.parallel.kept_by_parts import KeptByParts
 from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import aggregated_by, logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
@@ -18,6 +20,20 @@ from twinrun.returned_loss import loss_of
 from twinrun.trace.step_tracer import Tracer
 from twinrun.wording import some
 
+PART = ("accumulate", "micro-batch")
+"""The setting that cuts mini-batches, and what it makes of them."""
+
+
+class SeenInSteps(NamedTuple):
+    """What looks at each micro-batch's step."""
+
+    moved: MovedTensors
+    """At parameters, buffers and settings of optimizers."""
+    kept: KeptByParts
+    """At plain attributes, and at what normalises."""
+    ends: AskedEnds
+    """At who asks for the end of the training."""
+
 
 class WholeSteps(Tracer):
     """Traces steps as if the mini-batches had not been cut."""
@@ -25,13 +41,13 @@ class WholeSteps(Tracer):
     def __init__(
         self,
         made: list[MicroBatches],
-        moved: MovedTensors,
+        seen: SeenInSteps,
         sizes: LoggedSizes,
         drawn: DrawnInSteps,
         of_last: set[str],
     ) -> None:
         super().__init__()
-        self._made, self._moved, self._sizes = made, moved, sizes
+        self._made, self._seen, self._sizes = made, seen, sizes
         self._drawn, self._of_last = drawn, of_last
         self._losses: list[torch.Tensor | None] = []
         self._is_ending = self._has_gaps = False
@@ -111,10 +127,18 @@ class WholeSteps(Tracer):
                 f"in part, accumulate gives hooks ({some(names)}) the loss of each micro-batch, "
                 f"which is its part of the mini-batch's"
             )
-        for sentence in (self._moved.sentence, self._sizes.sentence("accumulate")):
+        found = (self._seen.moved.sentence, self._seen.ends.sentence)
+        for sentence in (*found, self._sizes.sentence("accumulate")):
             if sentence is not None:
                 yield sentence
-        yield from self._drawn.sentences("accumulate", "micro-batch")
+        if (normalising := self._seen.kept.normalising) is not None:
+            yield normalising
+        yield from self._drawn.sentences(*PART)
+
+    def kept(self) -> Iterator[str]:
+        """Say what steps keep of micro-batches, whether or not it matters."""
+        if (sentence := self._seen.kept.sentence) is not None:
+            yield sentence
 
     def of_batches(self) -> Iterator[str]:
         """Say in what mini-batches may be others."""
@@ -122,15 +146,20 @@ class WholeSteps(Tracer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, and what is not of the whole mini-batches."""
-        own = {"sizes": self._sizes.state(), "moved": self._moved.state(), "gaps": self._has_gaps}
+        moved, kept, ends = self._seen
+        own = {"sizes": self._sizes.state(), "moved": moved.state(), "gaps": self._has_gaps}
         more = {"drawn": self._drawn.state(), "of_last": sorted(self._of_last)}
-        return {**super().state_dict(), **own, **more}
+        seen = {"kept": kept.state(), "ends": ends.is_by_part}
+        return {**super().state_dict(), **own, **more, **seen}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what a checkpoint has of it."""
         super().load_state_dict(state_dict)
         self._sizes.load(state_dict["sizes"])
-        self._moved.load(state_dict["moved"])
+        self._seen.moved.load(state_dict["moved"])
         self._has_gaps = state_dict["gaps"]
         self._drawn.load(state_dict["drawn"])
         self._of_last.update(state_dict.get("of_last", ()))  # one of an older version has none
+        if "kept" in state_dict:
+            self._seen.kept.load(state_dict["kept"])
+            self._seen.ends.is_by_part |= state_dict["ends"]

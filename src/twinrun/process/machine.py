@@ -17,12 +17,16 @@ from pathlib import Path
 # measured on an Intel Xeon, OPENBLAS_NUM_THREADS and OPENBLAS_CORETYPE change NumPy's products,
 # NPY_DISABLE_CPU_FEATURES its exp, and GLIBC_TUNABLES, which chooses the kernels of libm, even
 # Python's own `math.sin`. Lightning's Trainer takes PL_TRAINER_GRADIENT_CLIP_VAL and the like from
-# the shell where a script does not say otherwise.
+# the shell where a script does not say otherwise. Python leaves out an `assert`, and what stands
+# under `__debug__`, or reads text otherwise; an allocator decides what memory holds that nothing
+# has written, and where it lies.
 ARITHMETIC = (
     *("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "TORCH", "PYTORCH", "TRITON_"),
     *("NVIDIA_", "CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "HIP_", "HSA_", "ROCBLAS_", "HIPBLASLT_"),
     *("MIOPEN_", "OPENBLAS_", "BLIS_", "VECLIB_", "NPY_", "GLIBC_TUNABLES", "LD_PRELOAD"),
     *("PYTHONHASHSEED", "PL_TRAINER_"),
+    *("PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHONUTF8", "PYTHON_GIL"),
+    *("PYTHONMALLOC", "MALLOC_"),
 )
 # Of these, the ones that say where something lies or what is shown: they change no bit.
 NO_ARITHMETIC = {
@@ -33,7 +37,7 @@ NO_ARITHMETIC = {
     *("TORCH_HOME", "TORCH_LOGS", "TORCH_EXTENSIONS_DIR", "TORCH_SHOW_CPP_STACKTRACES"),
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "MIOPEN_CUSTOM_CACHE_DIR"),
     *("MIOPEN_USER_DB_PATH", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA"),
-    "PL_TRAINER_DEFAULT_ROOT_DIR",
+    *("PL_TRAINER_DEFAULT_ROOT_DIR", "PYTHONMALLOCSTATS"),
 }
 # By which libraries are told how many threads to start. Snakemake sets all of them for a job, by
 # its own threads: inherited, they would tell runs of other threads apart as other machines.

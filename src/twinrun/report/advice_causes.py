@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
-from twinrun.comparison.conditions import is_behind_resumption, resumptions
+from twinrun.comparison.conditions import NOT_AS_SAID, is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.location_words import BY_PYTHON, OUTSIDE, RESEED, UNTRACED
 from twinrun.comparison.pair_records import Cause, FirstDifference, Location, Operation
@@ -52,8 +52,10 @@ OF_A_CHANGE: Mapping[Cause, str] = {
 IN_PARTS = ("devices", "accumulate", "sharding", "batch_norm")
 OF_PARTS = (
     "a mini-batch is computed in parts, for which batch normalisation, dropout and a loss that is "
-    "no mean over the samples give something else"
+    "no mean over the samples give something else, and so does what a step counts or carries over"
 )
+# What was seen comes ahead of what may be.
+NAMED = "the run was not as its variant says in what the cell names, which may be all of it; "
 BY_DATASET = (
     "without data workers a dataset that draws in `__getitem__`, or a collate function, draws from "
     "the training's own generators, and with them from those of the workers: seed a generator for "
@@ -264,7 +266,8 @@ def of_cell(cell: MatrixCell) -> str | None:
         return f"{said}; {BY_DATASET}"
     if cause in ("forward", "backward", "collective"):
         if any(f"{setting}:" in cell["label"] for setting in IN_PARTS):
-            return f"{said}: {OF_PARTS}"
+            is_said = any(each.startswith(NOT_AS_SAID) for each in cell["conditions"])
+            return f"{NAMED if is_said else ''}{said}: {OF_PARTS}"
         if cell["size"] is not None:
             said += _in_own_code(cell["size"])
     return said

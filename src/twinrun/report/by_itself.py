@@ -60,7 +60,7 @@ SETTINGS = (
     ),
     ByItself(
         # Which order a set has is for one's own code to decide.
-        settings=[name for name in ARITHMETIC if name != "PYTHONHASHSEED"],
+        settings=[name for name in ARITHMETIC if not name.startswith(("PYTHON", "MALLOC_"))],
         causes=["initial weights", "RNG state"],
         says="the variable chooses other code of torch's, which draws or computes them otherwise",
     ),
