@@ -502,6 +502,7 @@ def test_what_cannot_be_asked_is_one_too():
 def test_what_may_have_a_place_is_a_handle(tmp_path):
     with (tmp_path / "a").open("w") as file:
         of_file = [file.write, partial(print, file=file), lambda: file.tell(), (file,)]
+        of_file += [lambda held=file: held.tell(), lambda *, held=file: held.tell()]
         for held in of_file:
             assert handle_in([1, {"a": held}]) == "TextIOWrapper"
     assert (

@@ -67,6 +67,8 @@ def _inside(value: object) -> Iterable[object] | None:
 
 
 def _cells(function: types.FunctionType) -> Iterator[object]:
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # not set yet
             yield cell.cell_contents
