@@ -1,5 +1,6 @@
 """What data have made lies in them alone, or something else holds it too."""
 
+import array
 import collections
 import types
 import weakref
@@ -145,6 +146,17 @@ def test_no_array_of_the_data_may_have_its_memory(keep):
     groups = [Root(lambda: data.made, is_whole=True)], known(data)
     assert not is_shared(groups, data=[SimpleNamespace(rows=array[2:])])
     assert is_shared(groups, data=[SimpleNamespace(rows=keep(array))])
+
+
+@pytest.mark.parametrize(
+    "make", [bytearray, lambda raw: array.array("b", raw), lambda raw: memoryview(bytearray(raw))]
+)
+def test_nor_may_another_buffer(make):
+    data = SimpleNamespace(buffer=make(bytes(64)))
+    data.made = [torch.frombuffer(data.buffer, dtype=torch.float32, offset=16, count=4)]
+    groups = [Root(lambda: data.made, is_whole=True)], known(data)
+    assert is_shared(groups, data=[data])
+    assert not is_shared(groups, data=[bytearray(64)])
 
 
 def test_what_is_known_may_be_held_by_anything():

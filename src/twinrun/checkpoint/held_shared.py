@@ -6,9 +6,11 @@ holds an object. So the references that lie in what data have made are counted, 
 collector does it, and an object that has more of them is held by something else.
 """
 
+import array
 import datetime
 import enum
 import gc
+import mmap
 import pathlib
 import sys
 import types
@@ -29,6 +31,7 @@ _MOST = 1 << 20  # objects that are gone through
 _ONE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, enum.Enum)
 """What is one in a process, and known by its name."""
 _LEFT_OUT = (pl.Trainer, torch.nn.Module, torch.Tensor)
+_BUFFERS = (bytearray, array.array, mmap.mmap, memoryview)
 _VALUES = {bool, int, str, bytes, type(None), type(pathlib.Path())}
 _VALUES |= {torch.dtype, torch.device, torch.layout}
 _VALUES |= {datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
@@ -150,12 +153,16 @@ class _Found:
         while left:
             if len(seen) > _MOST:
                 return True
-            item = left.pop()
+            item: Any = left.pop()
             if id(item) in seen or issubclass(type(item), _LEFT_OUT) or _is_value(item):
                 continue
             seen.add(id(item))
-            if is_really(item, np.ndarray):
-                first, end = np.lib.array_utils.byte_bounds(item)
+            if issubclass(type(item), _BUFFERS) and not len(item):
+                continue
+            if issubclass(type(item), (np.ndarray, *_BUFFERS)):
+                is_array = issubclass(type(item), np.ndarray)
+                numbers = item if is_array else np.frombuffer(item, np.uint8)
+                first, end = np.lib.array_utils.byte_bounds(numbers)
                 if any(first < to and of < end for of, to in self._of_arrays):
                     return True
             else:
