@@ -159,6 +159,23 @@ def test_nor_may_another_buffer(make):
     assert not is_shared(groups, data=[bytearray(64)])
 
 
+def test_nor_may_an_array_in_an_array():
+    images = np.empty(2, object)
+    images[:] = [np.zeros(3), np.ones(4)]
+    data = SimpleNamespace(images=images, made=[torch.from_numpy(images[1])])
+    assert is_shared(([Root(lambda: data.made, is_whole=True)], known(data)), data=[data])
+
+
+def test_nor_is_a_row_of_what_is_known_by_its_name_alone_a_copy():
+    data = SimpleNamespace(table=np.rec.fromarrays([[1.0, 2.0], [1, 2]], names="x,y"))
+    data.raw = bytearray(64)
+    for made in ([np.asarray(data.table.x)[1:]], [np.frombuffer(data.raw)[1:]]):
+        data.made = made
+        del made
+        groups = [Root(lambda: data.made, is_whole=True)], known(data, data.table, data.raw)
+        assert is_shared(groups, data=[data])
+
+
 def test_what_is_known_may_be_held_by_anything():
     data, table = SimpleNamespace(), [Row(1)]
     data.made = {1: table}

@@ -81,8 +81,12 @@ def beside(trainer: pl.Trainer, owners: Mapping[int, object]) -> list[object]:
         trainer: of the training.
         owners: the data, by identity.
     """
-    files = [vars(each) for name, each in [*sys.modules.items()] if is_users(name)]
-    return [*owners.values(), *files, vars(trainer.lightning_module), *vars(trainer)["callbacks"]]
+    # Not those of Twinrun, which know all files.
+    callbacks = [each for each in vars(trainer)["callbacks"] if is_users(type(each).__module__)]
+    theirs = [*owners.values(), trainer.lightning_module, *callbacks]
+    names = {kind.__module__ for each in theirs for kind in type(each).__mro__}
+    files = [sys.modules[name] for name in sorted(names & sys.modules.keys())]
+    return [*theirs, *files, vars(trainer.lightning_module)]
 
 
 class _SharedError(Exception):
@@ -126,6 +130,8 @@ class _Found:
                     self._enter_memory(node)
                 elif is_really(node, np.ndarray):
                     if node.base is not None and not self._is_known(stretch_of(node)):
+                        if node.size:
+                            self._of_arrays.append(np.lib.array_utils.byte_bounds(node))
                         self.enter([node.base])
                 else:
                     self.enter(gc.get_referents(node))
@@ -154,9 +160,15 @@ class _Found:
             if len(seen) > _MOST:
                 return True
             item: Any = left.pop()
+            if issubclass(type(item), types.ModuleType) and id(item) not in seen:
+                seen.add(id(item))
+                left += _named_in(item).values() if is_users(item.__name__) else ()
             if id(item) in seen or issubclass(type(item), _LEFT_OUT) or _is_value(item):
                 continue
             seen.add(id(item))
+            if issubclass(type(item), np.ndarray) and item.dtype.hasobject:
+                left += item.ravel().tolist()
+                continue
             if issubclass(type(item), _BUFFERS) and not len(item):
                 continue
             if issubclass(type(item), (np.ndarray, *_BUFFERS)):
@@ -185,6 +197,11 @@ class _Found:
             or any(_holders(self._nodes[each[0]]) != len(each) for each in self._of_memory.values())
             or (bool(self._of_arrays) and self._is_in_an_array(data))
         )
+
+
+def _named_in(file: types.ModuleType) -> dict[str, object]:
+    """Return what a file has named, and not the import system."""
+    return {name: each for name, each in vars(file).items() if not name.startswith("__")}
 
 
 def _holders(tensor: torch.Tensor) -> int:
