@@ -5,6 +5,8 @@ Each training is killed behind a checkpoint and resumed; where it is resumed, th
 
 import functools
 import multiprocessing
+import sys
+import types
 from operator import attrgetter
 from pathlib import Path
 from tempfile import mkdtemp
@@ -21,6 +23,7 @@ from resumed import assert_resumed, every, fit
 from small import Points, Small
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
+from twinrun.checkpoint import late_unread
 from twinrun.checkpoint.late_content import content_of_late
 from twinrun.checkpoint.late_filling import filled_by
 from twinrun.checkpoint.late_spots import NewSpots, Outlines
@@ -612,3 +615,13 @@ def test_a_cache_in_a_class_is_refused_with_a_cure(tmp_path):
     _, _, (said, *_) = fit(tmp_path, data_of(InItsClass), Small, minutes=0)
     assert "InItsClass.rows_kept" in said
     assert "may be an attribute that `__init__` sets" in said
+
+
+def test_what_a_compiler_has_made_and_taken_away_is_no_file_of_a_users(tmp_path, monkeypatch):
+    """Red before: after a module was compiled no code could be read, for want of its file."""
+    made = types.ModuleType("cno7bycpm4ssz3")
+    made.__file__ = str(tmp_path / "cno7bycpm4ssz3.py")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    late_unread._files_of.cache_clear()
+    assert made.__name__ not in late_unread.users_files()
+    late_unread._files_of.cache_clear()

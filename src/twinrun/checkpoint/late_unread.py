@@ -74,8 +74,13 @@ def _files_of(names: tuple[str, ...]) -> dict[str, str]:
     return {
         name: file
         for name, file in named.items()
-        if file.endswith(".py") and Path(file).is_absolute()
+        if file.endswith(".py") and Path(file).is_absolute() and not _is_gone(users[name], file)
     }
+
+
+def _is_gone(module: object, file: str) -> bool:
+    """Say whether a compiler has made a module that nobody imported, and taken its file away."""
+    return getattr(module, "__spec__", None) is None and not Path(file).exists()
 
 
 @functools.cache
