@@ -104,11 +104,12 @@ class LateHeld:
             if not is_in_epoch or _turn(each[0]) > trained or each[0] in self._there
         ]
         pieces, spots = self._all(trainer, late, every)
-        self.anew = {each[0] for each in late if _parts(each, self._data.owners) != []}
-        del every, late  # but for the data nobody holds it now
+        kept = held_in(pieces)
+        unheld = [each for each in late if each[0] not in kept]
+        self.anew = {each[0] for each in unheld if _parts(each, self._data.owners) != []}
+        del every, late, unheld  # but for the data nobody holds it now
         if is_shared(*self._groups(trainer, spots), data=beside(trainer, self._data.owners)):
-            pieces = {}
-        self.anew -= held_in(pieces)
+            pieces, self.anew = {}, self.anew | kept
         return {**pieces, **({_NOTHING: nothing} if nothing else {})}
 
     def _all(
