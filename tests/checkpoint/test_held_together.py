@@ -15,6 +15,8 @@ import torch
 from late_fitted import MovedByValidation, data_of
 from late_records import DRAWN
 from resumed import assert_resumed, every, fit
+from small import Points
+from torch.utils.data import DataLoader
 
 from twinrun.checkpoint import late_held
 from twinrun.checkpoint.held_content import Part, held, made_again
@@ -324,3 +326,41 @@ def test_what_is_not_held_is_named_where_it_was_resumed(tmp_path, kind, expected
     fit(tmp_path, kill=18, in_epoch=every(9), **options)
     fit(tmp_path, in_epoch=every(9), callbacks=[noted], **options)
     assert noted.made_anew == expected
+
+
+class Opened(late_data.Lazy):
+    """Reads rows of an open file."""
+
+    def load(self):
+        (self.folder / "rows.bin").write_bytes(self.rows.numpy().tobytes())
+        return (self.folder / "rows.bin").open("rb")
+
+    def row(self, index):
+        self.made.seek(16 * index)
+        return np.frombuffer(self.made.read(16), np.float32)
+
+
+class ForBoth(Points):
+    """Trains and validates on rows of one class."""
+
+    kind = late_data.OfRows
+
+    def setup(self, stage):
+        self.rows, self.checked = self.kind(self), self.kind(self)
+
+    def train_dataloader(self):
+        return DataLoader(self.rows, 16, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(self.checked, 16)
+
+
+@pytest.mark.parametrize("sanity", [0, 2])
+@pytest.mark.parametrize("kill", [4, 9, 14])
+@pytest.mark.parametrize("kind", [late_data.OfRows, Opened], ids=["data", "file"])
+def test_training_and_validation_data_of_one_class_are_resumed_in_mid_epoch(
+    tmp_path, kind, kill, sanity
+):
+    """Red before: held, and waited for as if it were not."""
+    options = {"data": type("ForBoth", (ForBoth,), {"kind": kind}), "num_sanity_val_steps": sanity}
+    assert_resumed(tmp_path, [kill - 1], kills=[kill], max_epochs=4, **options)

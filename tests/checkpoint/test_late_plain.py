@@ -7,6 +7,7 @@ from functools import partial
 from tempfile import mkdtemp
 
 import late_data
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -304,6 +305,18 @@ class SeesTheOrder(Plain):
         return 0.001 * next(iter(self.numbers)) if index in DRAWN else 0
 
 
+class Masks(Plain):
+    """Masks a row beside the flag that says so."""
+
+    def begin(self):
+        self.turned, self.table = False, np.ma.array(np.arange(70.0), mask=False)
+
+    def state(self, index):
+        if not self.turned and index == DRAWN[0]:
+            self.table[3], self.turned = np.ma.masked, True
+        return float(self.table.filled(7)[index])
+
+
 BESIDE = "is not put back beside {}, that no checkpoint holds (where code asks whether that is None"
 REFUSED = {
     Handles: ("Handles.turned", BESIDE.format("Handles.file")),
@@ -311,6 +324,7 @@ REFUSED = {
     ReadsOn: ("ReadsOn.lines", "is not put back beside ReadsOn.file (TextIOWrapper), whose place"),
     OfTheProcess: ("OfTheProcess.path", "it names what lies in the folder for temporary files"),
     ToATensor: ("ToATensor.total", ""),
+    Masks: ("Masks.table", "changes while the training runs, and no checkpoint holds it"),
     Deletes: ("Deletes.turned", "is there before data are read, and is not any more"),
     SeesTheOrder: ("SeesTheOrder.numbers", "its data's `state_dict` and `load_state_dict` may"),
 }

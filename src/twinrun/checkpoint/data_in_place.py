@@ -228,6 +228,9 @@ def content_of_array(value: Any, *, counts_writes: bool = True) -> str:
         value: the tensor, the array, or an object of pandas.
         counts_writes: whether a large tensor is another one when it has been written to.
     """
+    if isinstance(value, np.ma.MaskedArray):
+        parts = value.data, np.ma.getmaskarray(value)
+        return " ".join(content_of_array(part, counts_writes=counts_writes) for part in parts)
     if is_table(value):
         found = [(name, _content_in_table(part)) for name, part in parts_of_table(value) or ()]
         return xxhash.xxh3_64_hexdigest(repr(found).encode(errors=ESCAPED))

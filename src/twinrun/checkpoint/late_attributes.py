@@ -8,7 +8,7 @@ Proven is what has stayed the same through a whole pass over its data. What is n
 again at the first batch behind the checkpoint, or where the first epoch has been read again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -199,21 +199,22 @@ class LateAttributes:
             trainer: of the training.
             is_in_epoch: whether it lies in mid-epoch; in the first epoch all is read again.
         """
-        if (why := self._waits(is_first_epoch=is_in_epoch and trainer.current_epoch == 0)) is None:
-            if is_in_epoch and (moved := self._held.moved(trainer)) is not None:
-                return f"{shown(moved)} {_MOVED}"
-            self._pieces = self._held.pieces(trainer, self._last, is_in_epoch=is_in_epoch)
-            held = held_in(self._pieces)
-            # What was not there as the epoch began comes again where it is read again.
-            anew = {k for k in self._gone if is_in_epoch and self._is_of_training(k)}
-            gone = self._gone & self._last.keys() - held - (anew - self._held.begun.keys())
-            why = next((f"{shown(key)} {_WHY} ({_SAY})" for key in sorted(gone)), None)
-            return why or self.plain.hold(trainer, held, is_in_epoch=is_in_epoch)
-        return why
+        if is_in_epoch and (moved := self._held.moved(trainer)) is not None:
+            return f"{shown(moved)} {_MOVED}"
+        self._pieces = self._held.pieces(trainer, self._last, is_in_epoch=is_in_epoch)
+        held = held_in(self._pieces)
+        if why := self._waits(held, is_first_epoch=is_in_epoch and trainer.current_epoch == 0):
+            return why
+        # What was not there as the epoch began comes again where it is read again.
+        anew = {k for k in self._gone if is_in_epoch and self._is_of_training(k)}
+        gone = self._gone & self._last.keys() - held - (anew - self._held.begun.keys())
+        why = next((f"{shown(key)} {_WHY} ({_SAY})" for key in sorted(gone)), None)
+        return why or self.plain.hold(trainer, held, is_in_epoch=is_in_epoch)
 
-    def _waits(self, *, is_first_epoch: bool) -> str | None:
-        open_ = {k for k, content in self._last.items() if content and k not in self._proven}
-        names = [key.rpartition(".")[2] for key in open_]
+    def _waits(self, held: Iterable[str], *, is_first_epoch: bool) -> str | None:
+        certain = {*self._proven, *held}  # what is put back is the same
+        open_ = {key for key, content in self._last.items() if content and key not in certain}
+        names = [key.rpartition(".")[2] for key in open_ if self._is_of_training(key)]
         for key in sorted(open_):
             if is_first_epoch and self._looked.get(key, 0) < _BATCHES and not self._passes[True]:
                 self._batches = 0  # look at the next ones
@@ -230,9 +231,8 @@ class LateAttributes:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
         pieces, self._pieces = self._pieces, {}
-        kept = {"held": pieces, "plain": self.plain.state()}
-        anew = sorted(self.anew | self._held.anew)
-        return {"seen": self._last, "proven": sorted(self._proven), "anew": anew, **kept}
+        kept = {"held": pieces, "plain": self.plain.state(), "proven": sorted(self._proven)}
+        return {"seen": self._last, "anew": sorted(self.anew | self._held.anew), **kept}
 
     def put_back(
         self, trainer: pl.Trainer, saved: Mapping[str, Any], *, is_of_training: bool

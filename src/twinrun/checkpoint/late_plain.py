@@ -39,7 +39,6 @@ _LATE = "that no checkpoint holds"
 _CURE = "where code asks whether that is None, and keeps no flag of it, both are made anew"
 _SAY = "its data's `state_dict` and `load_state_dict` may hold it"
 _UNLIKE = "is not what it was before the stop, now that its epoch has been read again"
-_BEFORE_FIRST = "changes between the making of the first iterator and its first mini-batch"
 
 
 class LatePlain:
@@ -54,6 +53,8 @@ class LatePlain:
         self._data = data
         self._start: dict[str, object] = {}
         """What had changed as the epoch began."""
+        # By the first batch of the first epoch, whose iterator is made before any hook.
+        self._first: dict[str, object] | None = None
         self._there = set[str]()  # then of what was made late
         self._watched: list[PlainValue] = []  # while an epoch runs
         self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
@@ -90,16 +91,15 @@ class LatePlain:
         """Write down those of training data, to see whether fetches or others move them."""
         return {each.called: each.few() for each in self._watched}
 
-    def moved_before_first(self, trainer: pl.Trainer) -> Iterator[str]:
-        """Say what has changed between the making of an epoch's iterator and its first batch."""
-        for called, value in self._changed(trainer).items():
-            if called not in self._start or not is_same(self._start[called], value):
-                yield f"{shown(called)} {_BEFORE_FIRST}"
+    def note_first(self, trainer: pl.Trainer) -> None:
+        """Note what has changed by the first batch of an epoch, whose iterator was made before."""
+        self._first = self._changed(trainer)
 
     def _watch(self, trainer: pl.Trainer) -> None:
         trained, unread = count_of_trained(trainer), self._data.unread
         now = [each for each in self._now(trainer) if each.key not in unread]
-        self._watched = [each for each in now if turn_of(each.called) <= trained]
+        # Copies are read as they were where the iterator was made, whatever becomes of these.
+        self._watched = [each for each in now if 0 < turn_of(each.called) <= trained]
 
     def gone(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say which are no plain values any more, or are not there."""
@@ -121,7 +121,7 @@ class LatePlain:
     def begins(self, trainer: pl.Trainer) -> None:
         """Note what has changed as an epoch begins."""
         self._there = {called for called, *_ in self._data.late(trainer)}
-        self._start = self._changed(trainer) if self._data.plain else {}
+        self._start, self._first = self._changed(trainer) if self._data.plain else {}, None
         self._watch(trainer)
 
     def hold(self, trainer: pl.Trainer, kept: Container[str], *, is_in_epoch: bool) -> str | None:
@@ -134,16 +134,17 @@ class LatePlain:
                 again there.
         """
         now, start = self._changed(trainer), self._start if is_in_epoch else {}
+        begun = self._first or {} if is_in_epoch else {}
         self._kept = {}
-        if not now and not start:
+        if not now and not start and not begun:
             return None
         trained = count_of_trained(trainer)
         late = [*self._data.late(trainer)]
         unheld = [each[0] for each in late if each[0] not in kept and self._has_come(each)]
         before_it = [each for each in unheld if each in self._there or turn_of(each) > trained]
-        first = next(iter({**start, **now}))
+        first = next(iter({**start, **begun, **now}))
         is_replayed = is_in_epoch and not any(turn_of(called) > trained for called in now)
-        if (start or not is_replayed) and (found := before_it if is_in_epoch else unheld):
+        if (start or begun or not is_replayed) and (found := before_it if is_in_epoch else unheld):
             beside = f"{shown(found[0])}, {_LATE}"
             return f"{shown(first)} {_BESIDE} {beside} ({_CURE}, or {_SAY})"
         if (handle := self._handle(trainer, {called for called, *_ in late})) is not None:
@@ -151,7 +152,9 @@ class LatePlain:
         try:
             self._kept = {
                 "now": bytes_of(now),
-                "start": bytes_of({k: v for k, v in start.items() if turn_of(k) <= trained}),
+                "start": bytes_of(_up_to(trained, start)),
+                "first": bytes_of(_up_to(trained, begun)),
+                "has_first": is_in_epoch and self._first is not None,
                 "there": sorted(self._there),
                 # What cannot be held may stand behind what is replayed.
                 "is_set": not unheld,
@@ -188,8 +191,14 @@ class LatePlain:
             saved: what `state` returned, of a checkpoint in mid-epoch.
         """
         self._start = made(saved.get("start"))
+        self._first = made(saved.get("first")) if saved.get("has_first") else None
         self._there = {*saved.get("there", ())}
-        why = self._put(trainer, self._start, count_of_trained(trainer))
+        return self._put(trainer, self._start, count_of_trained(trainer))
+
+    def go_on(self, trainer: pl.Trainer) -> str | None:
+        """Put back what hooks had moved by the first batch, now that the iterator is made."""
+        is_other = self._first is not None
+        why = self._put(trainer, self._first, count_of_trained(trainer)) if is_other else None
         self._watch(trainer)
         return why
 
@@ -244,6 +253,10 @@ class LatePlain:
                 except Exception as error:  # of whatever class: a user's object does not take it
                     return f"{shown(called)} could not be put back ({type(error).__name__})"
         return None
+
+
+def _up_to(most: int, values: Mapping[str, object]) -> dict[str, object]:
+    return {called: value for called, value in values.items() if turn_of(called) <= most}
 
 
 def count_of_trained(trainer: pl.Trainer) -> int:

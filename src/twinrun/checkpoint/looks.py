@@ -53,7 +53,9 @@ def digest(value: object) -> str:
             content.update(flat_bytes(part).data)
     elif isinstance(value, np.ndarray):
         kind = f"{kind} {value.dtype.str} {value.shape}"
-        content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        masks = (np.ma.getmaskarray(value),) if isinstance(value, np.ma.MaskedArray) else ()
+        for part in (value, *masks):
+            content.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
     else:
         content.update(pickle.dumps(value))
     return f"{kind} {content.hexdigest()}"

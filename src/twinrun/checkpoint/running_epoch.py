@@ -273,7 +273,9 @@ class RunningEpoch:
                 self._brought()
             self._order = state["order"]
             since = state["since"] if "since" in state else 0  # noqa: SIM401  of older versions
-            self.batches = replay(self._trainer, fetcher, state, lambda: self._look(fetcher, since))
+            self.batches = replay(
+                self._trainer, fetcher, state, lambda: self._go_on(fetcher, since)
+            )
             self.batches.drawn_in_fetches, self.batches.drawn_between = map(set, state["drawn"])
             self._brought()
             if not self.is_watched:
@@ -283,8 +285,12 @@ class RunningEpoch:
                 self._order["data"] += data_told(self._trainer)
                 if self._trainer.current_epoch == 0:
                     self._order["first"] = rng_states()
-                    self._at_first += self._late.plain.moved_before_first(self._trainer)
+                    self._late.plain.note_first(self._trainer)
             self.batches = self._look(fetcher, 0 if self._until is None else math.inf)
+
+    def _go_on(self, fetcher: Any, since: float) -> Batches:
+        self._not_put_back = self._not_put_back or self._late.plain.go_on(self._trainer)
+        return self._look(fetcher, since)
 
     def _look(self, fetcher: Any, since: float) -> Batches:
         def look() -> dict[str, str]:

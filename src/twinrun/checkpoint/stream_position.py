@@ -243,13 +243,16 @@ def told_parts(loaders: Sequence[object]) -> list[object]:
     return parts_of(loaders, are_all=True)
 
 
-def parts_of(loaders: Sequence[object], *, are_all: bool = False) -> list[object]:
+def parts_of(
+    loaders: Sequence[object], *, are_all: bool = False, with_copied: bool = False
+) -> list[object]:
     """List loaders, samplers and datasets, each once; nothing inside of what is stateful.
 
     Args:
         loaders: of the training.
         are_all: also those inside, of which data workers have copies, and in other attributes, as
             loaders there.
+        with_copied: also those inside, of which data workers have copies.
     """
     found: dict[int, object] = {}
 
@@ -260,7 +263,7 @@ def parts_of(loaders: Sequence[object], *, are_all: bool = False) -> list[object
         if (isinstance(part, Stateful) and not are_all) or not deeper:
             return
         # Data workers have copies of the dataset, which end with the epoch.
-        has_workers = getattr(part, "num_workers", 0) > 0 and not are_all
+        has_workers = getattr(part, "num_workers", 0) > 0 and not (are_all or with_copied)
         attributes = attributes_seen(part)
         kinds = {name: type(value) for name, value in attributes.items()}
         # A prefetcher may show the sampler of a loader that it holds as its own.

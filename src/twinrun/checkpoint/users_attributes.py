@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pytorch_lightning as pl
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader
 
 from twinrun.checkpoint.late_filling import ANY, ITSELF, SET, asked_by, filled_by
@@ -15,7 +16,13 @@ from twinrun.checkpoint.late_spots import Spot
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.checkpoint.users_code import attributes_seen, is_computed_once, is_users
+from twinrun.checkpoint.users_code import (
+    attributes_seen,
+    is_computed_once,
+    is_plain,
+    is_set,
+    is_users,
+)
 from twinrun.containers import entries, is_container, is_faceless, is_really, shown, size_of
 from twinrun.hidden_content import NUMBERS
 
@@ -60,7 +67,8 @@ def users_attributes(
     """Yield the attributes of a user's own data module, loaders, samplers, datasets and helpers.
 
     By where they lie, as another process would call it. What says itself where it is is left to its
-    state, and what `set_epoch` sets is told anew.
+    state, and what `set_epoch` sets is told anew. Of a dataset of which data workers have copies
+    only what is plain, or nothing: nobody reads it here, but a hook may set what they are given.
     """
     found = [*_attributes(trainer, loaders)]
     # What a dataset fills may have been given to it: by its data module, or in a helper.
@@ -81,6 +89,12 @@ def _attributes(
 ) -> Iterator[tuple[str, UsersAttribute]]:
     seen: set[int] = set()
     data = vars(trainer).get("datamodule")
+    for turn, part in _copied(trainer, loaders):
+        if is_users(type(part).__module__) and not isinstance(part, Stateful):
+            called = f"{turn} {type(part).__name__}"
+            for name, each in _of_owner(part, called, {*READING}, DEEPEST, seen):
+                if each.value is None or is_plain(each.value) or is_set(each.value):
+                    yield name, each
     # A data module comes last, as it may have them all in attributes.
     for turn, part in [*enumerate(parts_of(loaders), 1), (0, data)]:
         is_telling = isinstance(part, Stateful) if turn else telling_data(trainer) is not None
@@ -93,6 +107,17 @@ def _attributes(
         elif isinstance(part, DataLoader) and not part.num_workers:
             function = part.collate_fn
             yield from _inside(function, f"{called}.collate_fn", reading, DEEPEST, seen)
+
+
+def _copied(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[int, object]]:
+    """Yield datasets of which data workers have copies, those trained on by negative numbers."""
+    here = parts_of(loaders)
+    known = {id(part) for part in here}
+    trained = parts_of(tree_leaves(trainer.train_dataloader), with_copied=True)
+    yield from ((-turn, part) for turn, part in enumerate(trained, 1) if id(part) not in known)
+    known |= {id(part) for part in trained}
+    others = [part for part in parts_of(loaders, with_copied=True) if id(part) not in known]
+    yield from enumerate(others, 1 + len(here))
 
 
 def _of_owner(
