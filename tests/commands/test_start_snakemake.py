@@ -176,6 +176,19 @@ def test_a_folder_that_is_not_there_is_a_slip(tmp_path, monkeypatch, capsys):
     start_snakemake.start(["-d", "nosuch", "--configfile", "mine.yaml"])
 
 
+@pytest.mark.parametrize("arguments", [[], ["-n", "--configfile", "config/config.yaml"]])
+def test_a_config_that_cannot_be_read_is_named_with_its_line(
+    tmp_path, monkeypatch, capsys, arguments
+):
+    """Red before: "Config file is not valid JSON or YAML", whichever it was."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: pytest.fail("started"))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("studies: [matrix]\nworkloads: {a: b: c}\n")
+    assert main(["run", *arguments]) == 1
+    assert capsys.readouterr().err.startswith("config/config.yaml: line 2 is no YAML (")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from twinrun.config.config_files import mistakes_of
+from twinrun.config.config_files import is_readable, mistakes_of
 from twinrun.config.own_config import OWN, own_config
 from twinrun.config.shipped import shipped
 from twinrun.errors import TwinrunError
@@ -41,9 +41,10 @@ def start(arguments: Sequence[str], name: str = "run") -> NoReturn:
 
     Raises:
         TwinrunError: if a config that they name is no file, of which Snakemake has a traceback;
-            if one stands where targets do; if the folder is missing that would hold it.
+            if it or the user's own is no YAML; if one stands where targets do; if the folder is
+            missing that would hold it.
     """
-    named = configs_named_by(arguments)
+    named = [*configs_named_by(arguments)]
     if absent := [file for file in named if not Path(file).exists() or Path(file).is_dir()]:
         raise TwinrunError("\n".join(map(_absence, absent)))
     is_named = _has(arguments, NAMES_CONFIG)
@@ -55,6 +56,9 @@ def start(arguments: Sequence[str], name: str = "run") -> NoReturn:
             f"{folder}: there is no such folder, whose {OWN} would say what is trained; make it "
             f"for the built-in studies, or name a config by --configfile"
         )
+    unreadable = [file for file in (*own_config(folder), *named) if not is_readable(file)]
+    if unreadable:  # Snakemake names neither the file nor the line
+        raise TwinrunError("\n".join(line for file in unreadable for line in mistakes_of(file)))
     if note := note_on_config(is_named=is_named, folder=folder):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()

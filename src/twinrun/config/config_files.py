@@ -81,6 +81,15 @@ def _sorted(content: object) -> object:
     return [_sorted(item) for item in content] if isinstance(content, list) else content
 
 
+def is_readable(file: str | Path) -> bool:
+    """Say whether a config file can be read at all, whatever it says."""
+    try:
+        said_by(Path(file).read_bytes().decode("utf-8"))
+    except Exception:  # where PyYAML fails it may raise anything
+        return False
+    return True
+
+
 def mistakes_of(file: str | Path) -> list[str]:
     """Return a sentence for each thing in a file that is not what it looks like.
 
