@@ -3,9 +3,9 @@
 import pytest
 import pytorch_lightning as pl
 from late_fitted import MovedByValidation
-from resumed import assert_resumed
+from resumed import assert_resumed, every, fit
 from small import Points
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 
 class Harder(Dataset):
@@ -90,3 +90,90 @@ def test_so_is_what_it_sets_to_the_epoch(tmp_path, workers):
     data = type("Course", (Course,), {"workers": workers})
     moves = Moves("on_train_epoch_start", to_epoch)
     assert_resumed(tmp_path, [3, 12], kills=[4, 13], data=data, callbacks=[moves], **SMALL)
+
+
+class ReadByBoth(Course):
+    """Gives parts of the same rows to training, in data workers, and to validation, in none."""
+
+    def setup(self, stage):
+        super().setup(stage)
+        self.rows.transform, self.rows.cache = None, {}
+        self.checked = self.rows
+
+    def train_dataloader(self):
+        return DataLoader(Subset(self.rows, range(10, 70)), 12, shuffle=True, num_workers=1)
+
+    def val_dataloader(self):
+        return DataLoader(Subset(self.rows, range(10)), 5)
+
+
+@pytest.mark.parametrize("sanity", [0, 2])
+@pytest.mark.parametrize("when", KILLS)
+def test_data_that_are_read_in_workers_and_here_are_known_by_both(tmp_path, when, sanity):
+    """Red before: an attribute of `__init__` was taken for one that had come late."""
+    kill, at, options = KILLS[when]
+    told = {**SMALL, **options, "data": ReadByBoth, "num_sanity_val_steps": sanity}
+    told["callbacks"] = [Moves("on_train_epoch_start")]
+    assert_resumed(tmp_path, [at], kills=[kill], **told)
+
+
+class BySampler(Course):
+    """Draws rows by a sampler that reads the level as it goes, ahead of data workers."""
+
+    def train_dataloader(self):
+        return DataLoader(self.rows, 16, sampler=LooksAhead(self.rows), num_workers=1)
+
+
+class LooksAhead(Sampler):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return 70
+
+    def __iter__(self):
+        for index in range(70):
+            yield (index * 3 + self.rows.level) % 70
+
+
+def test_what_steps_move_and_a_sampler_reads_is_refused_in_mid_epoch(tmp_path):
+    """Red before: resumed with another order, in silence."""
+    moves = Moves("on_train_batch_end")
+    told = {**SMALL, "data": BySampler, "callbacks": [moves], "minutes": 0}
+    _, _, said = fit(tmp_path, in_epoch=every(1), kill=13, **told)
+    assert any(" changes between the batches of an epoch, by steps" in each for each in said)
+    assert [each.name for each in tmp_path.glob("*.ckpt")] == ["epoch2.ckpt"]
+
+
+class Remembers(Noise):
+    def __init__(self):
+        super().__init__()
+        self.known = {}
+
+    def __call__(self, row):
+        return self.known.setdefault(row, row * 0.01)
+
+
+class Uses(Harder):
+    def __getitem__(self, index):
+        inputs, targets = super().__getitem__(index)
+        return inputs + self.noise(index), targets
+
+
+class OfHelper(Course):
+    """Has one helper with a cache in data that workers have copies of, and in data read here."""
+
+    workers = 1
+
+    def setup(self, stage):
+        self.rows, self.checked = (Uses(self.inputs, self.targets) for _ in range(2))
+        self.checked.noise = self.rows.noise = Remembers()
+
+    def val_dataloader(self):
+        return DataLoader(self.checked, 16)
+
+
+def test_so_are_helpers_of_both(tmp_path):
+    """Red before: the cache was taken for state."""
+    moves = Moves("on_train_epoch_start")
+    assert_resumed(tmp_path, [17], kills=[18], data=OfHelper, callbacks=[moves], **SMALL)

@@ -98,8 +98,7 @@ class LatePlain:
     def _watch(self, trainer: pl.Trainer) -> None:
         trained, unread = count_of_trained(trainer), self._data.unread
         now = [each for each in self._now(trainer) if each.key not in unread]
-        # Copies are read as they were where the iterator was made, whatever becomes of these.
-        self._watched = [each for each in now if 0 < turn_of(each.called) <= trained]
+        self._watched = [each for each in now if turn_of(each.called) <= trained]
 
     def gone(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say which are no plain values any more, or are not there."""

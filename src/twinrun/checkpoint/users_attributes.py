@@ -62,15 +62,20 @@ class UsersAttribute(NamedTuple):
 
 
 def users_attributes(
-    trainer: pl.Trainer, loaders: Sequence[object]
+    trainer: pl.Trainer, loaders: Sequence[object], *, are_all: bool = False
 ) -> Iterator[tuple[str, UsersAttribute]]:
     """Yield the attributes of a user's own data module, loaders, samplers, datasets and helpers.
 
     By where they lie, as another process would call it. What says itself where it is is left to its
     state, and what `set_epoch` sets is told anew. Of a dataset of which data workers have copies
     only what is plain, or nothing: nobody reads it here, but a hook may set what they are given.
+
+    Args:
+        trainer: of the training.
+        loaders: of the training.
+        are_all: all of these, too: they may be read here later.
     """
-    found = [*_attributes(trainer, loaders)]
+    found = [*_attributes(trainer, loaders, are_all=are_all)]
     # What a dataset fills may have been given to it: by its data module, or in a helper.
     filled: dict[int, frozenset[str]] = defaultdict(frozenset)
     everywhere = frozenset[str]()
@@ -85,16 +90,27 @@ def users_attributes(
 
 
 def _attributes(
-    trainer: pl.Trainer, loaders: Sequence[object]
+    trainer: pl.Trainer, loaders: Sequence[object], *, are_all: bool
 ) -> Iterator[tuple[str, UsersAttribute]]:
-    seen: set[int] = set()
-    data = vars(trainer).get("datamodule")
-    for turn, part in _copied(trainer, loaders):
+    seen, here = set[int](), set[int]()
+    copied = [*_copied(trainer, loaders)]
+    if copied and not are_all:
+        for _ in _read_here(trainer, loaders, here):
+            pass  # but to know whose attributes these are
+    for turn, part in copied:
         if is_users(type(part).__module__) and not isinstance(part, Stateful):
             called = f"{turn} {type(part).__name__}"
             for name, each in _of_owner(part, called, {*READING}, DEEPEST, seen):
-                if each.value is None or is_plain(each.value) or is_set(each.value):
+                is_seen = are_all or each.value is None or id(each.owner) in here
+                if is_seen or is_plain(each.value) or is_set(each.value):
                     yield name, each
+    yield from _read_here(trainer, loaders, seen)
+
+
+def _read_here(
+    trainer: pl.Trainer, loaders: Sequence[object], seen: set[int]
+) -> Iterator[tuple[str, UsersAttribute]]:
+    data = vars(trainer).get("datamodule")
     # A data module comes last, as it may have them all in attributes.
     for turn, part in [*enumerate(parts_of(loaders), 1), (0, data)]:
         is_telling = isinstance(part, Stateful) if turn else telling_data(trainer) is not None
@@ -111,13 +127,14 @@ def _attributes(
 
 def _copied(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[int, object]]:
     """Yield datasets of which data workers have copies, those trained on by negative numbers."""
-    here = parts_of(loaders)
-    known = {id(part) for part in here}
-    trained = parts_of(tree_leaves(trainer.train_dataloader), with_copied=True)
-    yield from ((-turn, part) for turn, part in enumerate(trained, 1) if id(part) not in known)
-    known |= {id(part) for part in trained}
+    training = tree_leaves(trainer.train_dataloader)
+    here = {id(part) for part in parts_of(training)}
+    trained = parts_of(training, with_copied=True)
+    yield from ((-turn, part) for turn, part in enumerate(trained, 1) if id(part) not in here)
+    parts = parts_of(loaders)
+    known = {id(part) for part in (*trained, *parts)}
     others = [part for part in parts_of(loaders, with_copied=True) if id(part) not in known]
-    yield from enumerate(others, 1 + len(here))
+    yield from enumerate(others, 1 + len(parts))
 
 
 def _of_owner(
