@@ -50,15 +50,16 @@ def perturb(
 ) -> PerturbedWeight | None:
     """Change one weight by one unit in the last place, away from 0.
 
-    Each trained weight is as probable as any other. A weight that is 0 is not taken: the number
-    next to it is so small that every sum loses it.
+    Each trained weight is as probable as any other, but for those that smaller numbers take: a
+    second training with the same change would tell nothing new. A weight that is 0 is not taken:
+    the number next to it is so small that every sum loses it.
 
     Args:
         parameters: by name.
-        number: seeds the generator that chooses.
+        number: from 1; seeds the generator that chooses.
 
     Returns:
-        What was changed; None where there is no such weight.
+        What was changed; None where there is no such weight, or smaller numbers take them all.
     """
     trained = {
         name: p
@@ -69,23 +70,29 @@ def perturb(
     if not sizes.sum():
         return None
     ends = sizes.cumsum(0)
-    generator = torch.Generator("cpu").manual_seed(number)
-    for _ in range(MOST_DRAWS):
-        position = torch.randint(int(ends[-1]), (1,), generator=generator, device="cpu")
-        which = int(torch.searchsorted(ends, position, right=True))
-        name, parameter = list(trained.items())[which]
-        flat = position - (ends[which] - sizes[which])
-        index = tuple(int(i) for i in torch.unravel_index(flat, parameter.shape))
-        before = parameter.detach()[index].clone()
-        if before == 0 or not before.isfinite():
-            continue
-        after = (before.view(BITS[before.element_size()]) + 1).view(before.dtype)
-        with torch.no_grad():
-            parameter[index] = after
-        return {
-            "parameter": name,
-            "index": list(index),
-            "before": before.item(),
-            "after": after.item(),
-        }
-    return None
+    taken: set[int] = set()
+    for each in range(1, number + 1):
+        generator = torch.Generator("cpu").manual_seed(each)
+        for _ in range(MOST_DRAWS):
+            position = torch.randint(int(ends[-1]), (1,), generator=generator, device="cpu")
+            if int(position) in taken:
+                continue
+            which = int(torch.searchsorted(ends, position, right=True))
+            name, parameter = list(trained.items())[which]
+            flat = position - (ends[which] - sizes[which])
+            index = tuple(int(i) for i in torch.unravel_index(flat, parameter.shape))
+            before = parameter.detach()[index].clone()
+            if before != 0 and before.isfinite():
+                taken.add(int(position))
+                break
+        else:
+            return None
+    after = (before.view(BITS[before.element_size()]) + 1).view(before.dtype)
+    with torch.no_grad():
+        parameter[index] = after
+    return {
+        "parameter": name,
+        "index": list(index),
+        "before": before.item(),
+        "after": after.item(),
+    }
