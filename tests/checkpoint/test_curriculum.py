@@ -5,7 +5,15 @@ import pytorch_lightning as pl
 from late_fitted import MovedByValidation
 from resumed import assert_resumed, every, fit
 from small import Points
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Sampler,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
 
 
 class Harder(Dataset):
@@ -13,7 +21,7 @@ class Harder(Dataset):
 
     def __init__(self, inputs, targets):
         self.inputs, self.targets, self.level = inputs, targets, 0
-        self.kinds = set()
+        self.seen_in = set()
         self.noise = Noise()
 
     def __len__(self):
@@ -21,7 +29,7 @@ class Harder(Dataset):
 
     def __getitem__(self, index):
         inputs = self.inputs[index] * (1 + self.level) + self.noise.strength
-        return inputs - len(self.kinds), self.targets[index]
+        return inputs - len(self.seen_in), self.targets[index]
 
 
 class Noise:
@@ -58,7 +66,7 @@ class Moves(pl.Callback):
         data.rows.level = self._step(data.rows.level, trainer.current_epoch)
         data.rows.noise.strength += 0.25
         data.checked.noise.strength -= 0.125
-        data.rows.kinds.add(trainer.current_epoch)
+        data.rows.seen_in.add(trainer.current_epoch)
 
 
 def to_epoch(level, epoch):
@@ -177,3 +185,148 @@ def test_so_are_helpers_of_both(tmp_path):
     """Red before: the cache was taken for state."""
     moves = Moves("on_train_epoch_start")
     assert_resumed(tmp_path, [17], kills=[18], data=OfHelper, callbacks=[moves], **SMALL)
+
+
+class Level:
+    """Harder mini-batches: a collate function, or what one calls."""
+
+    def __init__(self):
+        self.level = 0
+
+    def __call__(self, rows):
+        inputs, targets = default_collate(rows)
+        return inputs * (1 + self.level), targets
+
+
+class Collates(Points):
+    wrapped = staticmethod(lambda function: function)
+
+    def setup(self, stage):
+        self.rows = Level()
+
+    def train_dataloader(self):
+        data, collate = TensorDataset(self.inputs, self.targets), self.wrapped(self.rows)
+        return DataLoader(data, 16, shuffle=True, num_workers=1, collate_fn=collate)
+
+
+class CollatesBehind(Collates):
+    wrapped = staticmethod(lambda function: lambda rows: function(rows))
+
+
+class Streams(IterableDataset):
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets, self.level = inputs, targets, 0
+
+    def __iter__(self):
+        yield from zip(self.inputs * (1 + self.level), self.targets, strict=True)
+
+
+class OfStream(Points):
+    def setup(self, stage):
+        self.rows = Streams(self.inputs, self.targets)
+
+    def train_dataloader(self):
+        return DataLoader(self.rows, 16, num_workers=1)
+
+
+class Rows(list):
+    level = 0
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.level = 0
+
+    def __getitem__(self, index):
+        inputs, targets = super().__getitem__(index)
+        return inputs * (1 + self.level), targets
+
+
+class OfList(Points):
+    workers = 0
+
+    def setup(self, stage):
+        self.rows = Rows(zip(self.inputs, self.targets, strict=True))
+
+    def train_dataloader(self):
+        return DataLoader(self.rows, 16, shuffle=True, num_workers=self.workers)
+
+
+class OfListInWorkers(OfList):
+    workers = 1
+
+
+class Told(Harder):
+    """Is told its level."""
+
+    def set_epoch(self, epoch):
+        self.level = epoch
+
+
+class IsTold(OfList):
+    workers = 1
+
+    def setup(self, stage):
+        self.rows = Told(self.inputs, self.targets)
+
+
+class Raises(pl.Callback):
+    def on_train_epoch_end(self, trainer, module):
+        rows = trainer.datamodule.rows
+        rows.level += 1
+
+
+class Tells(pl.Callback):
+    def on_train_epoch_start(self, trainer, module):
+        trainer.datamodule.rows.set_epoch(trainer.current_epoch)
+
+
+HELD = {
+    "collate": (Collates, Raises),
+    "stream": (OfStream, Raises),
+    "list": (OfList, Raises),
+    "list in workers": (OfListInWorkers, Raises),
+    "told": (IsTold, Tells),
+}
+
+
+@pytest.mark.parametrize("when", ["later epoch", "start of an epoch"])
+@pytest.mark.parametrize("what", HELD)
+def test_so_is_it_wherever_workers_have_it_from(tmp_path, what, when):
+    """Red before: resumed with the first level, in silence; what is told was refused."""
+    kill, at, options = KILLS[when]
+    data, moves = HELD[what]
+    told = {**SMALL, **options, "data": data, "callbacks": [moves()]}
+    assert_resumed(tmp_path, [at], kills=[kill], **told)
+
+
+class Chooses(Points):
+    """Trains on part of its rows, which a hook may exchange."""
+
+    def setup(self, stage):
+        self.kept = TensorDataset(self.inputs, self.targets)
+
+    def train_dataloader(self):
+        self.subset = Subset(self.kept, [*range(70)])
+        return DataLoader(self.subset, 16, shuffle=True, num_workers=1)
+
+
+class Mines(pl.Callback):
+    def on_train_epoch_end(self, trainer, module):
+        trainer.datamodule.subset.indices[45] = 3
+
+
+class Relabels(pl.Callback):
+    def on_train_epoch_end(self, trainer, module):
+        data = trainer.datamodule
+        data.kept.tensors = data.inputs, data.kept.tensors[1] + 1
+
+
+EXCHANGED = [(Chooses, Mines), (Chooses, Relabels), (CollatesBehind, Raises)]
+
+
+@pytest.mark.parametrize(("data", "moves"), EXCHANGED, ids=["rows", "labels", "in a function"])
+def test_what_else_a_hook_exchanges_is_refused_where_workers_have_copies(tmp_path, data, moves):
+    """Red before: resumed with what there was in the beginning, in silence."""
+    told = {**SMALL, "data": data, "callbacks": [moves()], "minutes": 0}
+    _, _, said = fit(tmp_path, **told)
+    assert "changes while the training runs, and no checkpoint holds it" in said[0]

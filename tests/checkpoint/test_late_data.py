@@ -17,6 +17,7 @@ from resumed import assert_resumed, every, fit
 from small import Points, Small
 from torch.utils.data import DataLoader, TensorDataset
 
+from twinrun.checkpoint import late_held
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than, with_more
 from twinrun.checkpoint.late_content import MOST_ENTRIES, UnseenError, content_of_late
 from twinrun.checkpoint.late_filling import filled_by
@@ -48,10 +49,16 @@ def test_one_that_is_filled_as_it_is_read_is_resumed_in_the_first_epoch(tmp_path
 
 
 @pytest.mark.parametrize("kind", FILLED[:1], ids=called(FILLED[:1]))
-def test_and_from_the_third_on_when_it_has_stayed_the_same(tmp_path, kind):
+@pytest.mark.parametrize("is_held", [True, False])
+def test_and_from_the_second_on_if_it_is_held_else_from_the_third(
+    tmp_path, monkeypatch, kind, is_held
+):
+    """Red before: from the third on in any case."""
+    if not is_held:
+        monkeypatch.setattr(late_held, "MOST_BYTES", 1)
     options = {"data": data_of(kind), "module": Small, "max_epochs": 3}
     whole, _, _ = fit(tmp_path / "whole", **options)
-    for kill, at in ((8, []), (12, [11])):
+    for kill, at in ((8, [7] if is_held else []), (12, [11])):
         folder = tmp_path / f"killed{kill}"
         fit(folder, kill=kill, in_epoch=not_at_first, **options)
         found, resumed_at, said = fit(folder, in_epoch=not_at_first, **options)
@@ -62,7 +69,8 @@ def not_at_first(trainer, done):
     return trainer.current_epoch > 0
 
 
-def test_a_checkpoint_that_waits_says_why(tmp_path):
+def test_a_checkpoint_that_waits_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(late_held, "MOST_BYTES", 1)
     kind = of_names("Filled")[0]
     fit(tmp_path, data_of(kind), Small, kill=8, in_epoch=not_at_first)
     assert "Filled.made is first set as data are read: a checkpoint waits until it has stayed" in (

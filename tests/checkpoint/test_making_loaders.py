@@ -17,6 +17,7 @@ from torch.utils.data import (
     random_split,
 )
 
+from twinrun.checkpoint import late_held
 from twinrun.errors import TwinrunError
 
 
@@ -411,7 +412,8 @@ class KeptByFour(Kept):
         return DataLoader(Subset(self.data, range(20 + 5 * self.trainer.current_epoch)), 4)
 
 
-def test_a_checkpoint_waits_while_a_cache_of_a_kept_dataset_grows(tmp_path):
+def test_a_checkpoint_waits_while_a_cache_of_a_kept_dataset_grows(tmp_path, monkeypatch):
     """Nobody could tell yet whether its new entries would be made anew as they were."""
+    monkeypatch.setattr(late_held, "MOST_BYTES", 1)
     told = {"module": Small, "max_epochs": 3, **RELOAD}
     assert_resumed(tmp_path, [4], kills=[9], data=KeptByFour, **told)

@@ -81,7 +81,7 @@ class DataLooks:
         tensors = [*module.named_parameters(), *module.named_buffers()]
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
-        for found in reached(trainer, loaders, in_workers=False, seen=self.seen, left=left):
+        for found in reached(trainer, loaders, seen=self.seen, left=left):
             self.held.note(found)
             if is_really(found.owner, set):
                 self.sets.add(found.name)

@@ -47,7 +47,7 @@ class LateData:
         # Those of an epoch whose loaders are made anew are let go.
         self.owners = {id(part): part for part in parts if part is not None}
         new: list[UsersAttribute] = []
-        for called, each in users_attributes(trainer, loaders, are_all=True):
+        for called, each in users_attributes(trainer, loaders):
             owner = id(each.owner)
             if called.startswith(late):
                 continue

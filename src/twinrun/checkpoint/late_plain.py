@@ -196,8 +196,9 @@ class LatePlain:
 
     def go_on(self, trainer: pl.Trainer) -> str | None:
         """Put back what hooks had moved by the first batch, now that the iterator is made."""
-        is_other = self._first is not None
-        why = self._put(trainer, self._first, count_of_trained(trainer)) if is_other else None
+        why = None
+        if self._first is not None:
+            why = self._put(trainer, self._first, count_of_trained(trainer))
         self._watch(trainer)
         return why
 

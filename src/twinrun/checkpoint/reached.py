@@ -38,7 +38,6 @@ def reached(
     trainer: pl.Trainer,
     loaders: Sequence[object],
     *,
-    in_workers: bool = True,
     seen: dict[int, object] | None = None,
     left: Container[tuple[int, str]] = (),
 ) -> Iterator[Found]:
@@ -47,11 +46,10 @@ def reached(
     Args:
         trainer: of the training.
         loaders: of the training.
-        in_workers: also what data workers have copies of.
         seen: is given all that is come to, by identity.
         left: as of `Walk`.
     """
-    walked = Walk(in_workers, {} if seen is None else seen, left=left)
+    walked = Walk({} if seen is None else seen, left=left)
     for loader in loaders:
         yield from walked.part(loader, DEEPEST)
     for owner in (trainer.lightning_module, vars(trainer).get("datamodule")):
@@ -79,7 +77,7 @@ def held_by_data_module(
     told = names_of_state(owner) if telling_data(trainer) is not None else set()
     if owner is None or told is None:
         return
-    walked = Walk(True, {} if seen is None else seen, most=MOST_NAMED, without=LOADED, left=left)
+    walked = Walk({} if seen is None else seen, most=MOST_NAMED, without=LOADED, left=left)
     for name, value in attributes_seen(owner).items():
         is_left = name in told or (id(owner), name) in left
         if not isinstance(value, PLAIN) and not callable(value) and not is_left:
@@ -104,7 +102,7 @@ def held_by_steps(
             made_of = [each for each in owners if isinstance(each, torch.nn.Module)]
             seen |= {id(inner): inner for each in made_of for inner in each.modules()}
     # The module that is trained has been seen; a teacher in a global, say, has not.
-    walked = StepWalk(True, seen, most=sys.maxsize, also=(pl.LightningModule,), left=left)
+    walked = StepWalk(seen, most=sys.maxsize, also=(pl.LightningModule,), left=left)
     # Another one in its place has another identity, and what it holds has another owner.
     for name, part in [
         *((f"{path} of {type(module).__name__}", part) for path, part in module.named_modules()),

@@ -243,6 +243,17 @@ def told_parts(loaders: Sequence[object]) -> list[object]:
     return parts_of(loaders, are_all=True)
 
 
+def wrapped_in(value: object) -> list[object]:
+    """Return what lies in an attribute that names wrapped parts: it, or several in a container.
+
+    A container of a user's may have attributes of its own: it is a part, too.
+    """
+    if not is_container(value) or isinstance(value, dict):
+        return [value]
+    own = [value] if is_users(type(value).__module__) else []
+    return [*own, *(item for _, item in entries(value))]
+
+
 def parts_of(
     loaders: Sequence[object], *, are_all: bool = False, with_copied: bool = False
 ) -> list[object]:
@@ -277,8 +288,7 @@ def parts_of(
         for name in dict.fromkeys([*WRAPPED, *(others if are_all else ())]):
             value = attributes.get(name)
             if value is not None and not (has_workers and name == "dataset"):
-                several = is_container(value) and not isinstance(value, dict)
-                for inner in [item for _, item in entries(value)] if several else [value]:
+                for inner in wrapped_in(value):
                     walk(inner, deeper - 1)
 
     for loader in loaders:

@@ -16,13 +16,7 @@ from twinrun.checkpoint.late_spots import Spot
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.checkpoint.users_code import (
-    attributes_seen,
-    is_computed_once,
-    is_plain,
-    is_set,
-    is_users,
-)
+from twinrun.checkpoint.users_code import attributes_seen, is_computed_once, is_users
 from twinrun.containers import entries, is_container, is_faceless, is_really, shown, size_of
 from twinrun.hidden_content import NUMBERS
 
@@ -31,6 +25,8 @@ DEEPEST = 4  # helpers inside each other
 READING = ("__getitem__", "__getitems__", "__iter__", "__next__", "__len__", "__call__", "forward")
 _MAKING = ("train_dataloader", "val_dataloader", "setup", "on_before_batch_transfer")
 _MAKING += ("on_after_batch_transfer", "transfer_batch_to_device")
+_FUNCTIONS = ("collate_fn", "worker_init_fn")  # of a loader
+_OF_STREAM = (*PLAIN, *NUMBERS)
 _OF_DATA = frozenset({*vars(pl.LightningDataModule()), "_hparams_initial"})
 
 
@@ -62,20 +58,15 @@ class UsersAttribute(NamedTuple):
 
 
 def users_attributes(
-    trainer: pl.Trainer, loaders: Sequence[object], *, are_all: bool = False
+    trainer: pl.Trainer, loaders: Sequence[object]
 ) -> Iterator[tuple[str, UsersAttribute]]:
     """Yield the attributes of a user's own data module, loaders, samplers, datasets and helpers.
 
     By where they lie, as another process would call it. What says itself where it is is left to its
-    state, and what `set_epoch` sets is told anew. Of a dataset of which data workers have copies
-    only what is plain, or nothing: nobody reads it here, but a hook may set what they are given.
-
-    Args:
-        trainer: of the training.
-        loaders: of the training.
-        are_all: all of these, too: they may be read here later.
+    state, and what `set_epoch` sets is told anew. Data of which data workers have copies are among
+    them: hooks may set what these are made of.
     """
-    found = [*_attributes(trainer, loaders, are_all=are_all)]
+    found = [*_attributes(trainer, loaders)]
     # What a dataset fills may have been given to it: by its data module, or in a helper.
     filled: dict[int, frozenset[str]] = defaultdict(frozenset)
     everywhere = frozenset[str]()
@@ -90,39 +81,28 @@ def users_attributes(
 
 
 def _attributes(
-    trainer: pl.Trainer, loaders: Sequence[object], *, are_all: bool
+    trainer: pl.Trainer, loaders: Sequence[object]
 ) -> Iterator[tuple[str, UsersAttribute]]:
-    seen, here = set[int](), set[int]()
-    copied = [*_copied(trainer, loaders)]
-    if copied and not are_all:
-        for _ in _read_here(trainer, loaders, here):
-            pass  # but to know whose attributes these are
-    for turn, part in copied:
-        if is_users(type(part).__module__) and not isinstance(part, Stateful):
-            called = f"{turn} {type(part).__name__}"
-            for name, each in _of_owner(part, called, {*READING}, DEEPEST, seen):
-                is_seen = are_all or each.value is None or id(each.owner) in here
-                if is_seen or is_plain(each.value) or is_set(each.value):
-                    yield name, each
-    yield from _read_here(trainer, loaders, seen)
-
-
-def _read_here(
-    trainer: pl.Trainer, loaders: Sequence[object], seen: set[int]
-) -> Iterator[tuple[str, UsersAttribute]]:
+    seen: set[int] = set()
     data = vars(trainer).get("datamodule")
+    copied = [*_copied(trainer, loaders)]
+    copies = {id(part) for _, part in copied}
     # A data module comes last, as it may have them all in attributes.
-    for turn, part in [*enumerate(parts_of(loaders), 1), (0, data)]:
+    for turn, part in [*copied, *enumerate(parts_of(loaders), 1), (0, data)]:
         is_telling = isinstance(part, Stateful) if turn else telling_data(trainer) is not None
         if part is None or is_telling:
             continue
         reading = {*_MAKING} if turn == 0 else {*READING}
         called = f"{turn} {type(part).__name__}"
         if is_users(type(part).__module__):
-            yield from _of_owner(part, called, reading, DEEPEST, seen)
-        elif isinstance(part, DataLoader) and not part.num_workers:
-            function = part.collate_fn
-            yield from _inside(function, f"{called}.collate_fn", reading, DEEPEST, seen)
+            # The numbers of a stream are positions, but of one that is copied before it is read.
+            is_read = turn != 0 and is_stream(part) and id(part) not in copies
+            left = _OF_STREAM if is_read else ()
+            yield from _of_owner(part, called, reading, DEEPEST, seen, left)
+        elif isinstance(part, DataLoader):
+            for name in _FUNCTIONS:
+                value = getattr(part, name)
+                yield from _inside(value, f"{called}.{name}", reading, DEEPEST, seen)
 
 
 def _copied(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[int, object]]:
@@ -138,7 +118,12 @@ def _copied(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[in
 
 
 def _of_owner(
-    owner: object, called: str, reading: set[str], deeper: int, seen: set[int]
+    owner: object,
+    called: str,
+    reading: set[str],
+    deeper: int,
+    seen: set[int],
+    left: tuple[type, ...] = (),
 ) -> Iterator[tuple[str, UsersAttribute]]:
     if id(owner) in seen:
         return
@@ -147,9 +132,7 @@ def _of_owner(
     filled, named = filled_by(type(owner), frozenset(reading))
     asked = asked_by(type(owner), frozenset(reading))
     for name, value in attributes_seen(owner).items():
-        # The numbers of a stream are positions, and not those of a helper.
-        is_position = "." not in called and is_stream(owner)
-        is_position &= isinstance(value, (*PLAIN, *NUMBERS)) and value is not None
+        is_position = isinstance(value, left) and value is not None
         if name in told or is_position:
             continue
         fills = filled.get(name, frozenset())

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.long_containers import sample_of
-from twinrun.checkpoint.stream_position import told_anew
+from twinrun.checkpoint.stream_position import told_anew, wrapped_in
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, WRAPPED, says_itself
 from twinrun.checkpoint.users_code import (
     MADE_ONCE,
@@ -49,7 +49,6 @@ MOST, DEEPEST = 50_000, 12
 MOST_NAMED = 256  # entries of a container that are told apart: hyperparameters may be many
 _NEVER = (pl.Trainer, pl.LightningModule, pl.LightningDataModule, types.ModuleType)
 LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
-_COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 # By these a name in a text may ask for anything: of a file that is named, or of its own.
 _BY_TEXT = {"getattr", "vars", "__dict__"}
@@ -67,7 +66,6 @@ class Walk:
 
     def __init__(
         self,
-        in_workers: bool,
         seen: dict[int, object],
         *,
         most: int = MOST_LOOKED_AT,
@@ -78,7 +76,6 @@ class Walk:
         """Begin one.
 
         Args:
-            in_workers: also what data workers have copies of.
             seen: what has been come to, by identity; it is given what this walk comes to.
             most: entries of a container that is looked at. What functions and classes hold is
                 looked at whatever its size.
@@ -86,7 +83,6 @@ class Walk:
             left: attributes that are looked at elsewhere, by the identity of their owner.
             also: classes that are walked here, and else not.
         """
-        self._in_workers = in_workers
         self._most, self._left = most, left
         self.never = (*(kind for kind in _NEVER if kind not in also), *without)
         self._in_library = 0  # objects of libraries inside each other
@@ -98,7 +94,6 @@ class Walk:
         """Walk a loader, a sampler or a dataset: its functions and, of a user's, all it holds."""
         if part is None or not deeper or not self.is_new(part):
             return
-        is_copied = not self._in_workers and getattr(part, "num_workers", 0)
         # A part of torch's has settings; one of ours cuts or shards what it wraps.
         is_own = is_users(type(part).__module__)
         is_ours = not is_own and type(part).__module__.startswith("twinrun.")
@@ -106,11 +101,10 @@ class Walk:
         self._is_sought = is_own and seeks(type(part))
         for name, value in attributes_seen(part).items():
             called = f"{type(part).__name__}.{name}"
-            if name in told or (is_copied and name in _COPIED) or (id(part), name) in self._left:
+            if name in told or (id(part), name) in self._left:
                 continue
             if name in WRAPPED:
-                several = is_container(value) and not isinstance(value, dict)
-                for inner in [item for _, item in entries(value)] if several else [value]:
+                for inner in wrapped_in(value):
                     yield from self.part(inner, deeper - 1)
             elif not is_ours and (name[0] != "_" or is_own):
                 yield from self.value(part, value, called, deeper - 1)
