@@ -9,7 +9,6 @@ The classes whose attributes it reads are noted as well, for `unguarded` to look
 """
 
 import collections
-import dataclasses
 import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -81,7 +80,8 @@ def _check(value: Any) -> None:
 def _has_own_hash(kind: type) -> bool:
     found = kind.__hash__
     # A frozen dataclass's it knows.
-    is_known = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen
+    parameters = getattr(kind, "__dataclass_params__", None)
+    is_known = parameters is not None and parameters.frozen
     is_own = isinstance(found, types.FunctionType) and is_users(found.__module__)
     return is_own and not is_known
 

@@ -66,33 +66,44 @@ def perturb(
         for name, p in parameters.items()
         if p.requires_grad and p.is_floating_point() and p.element_size() in BITS
     }
-    sizes = torch.tensor([p.numel() for p in trained.values()], dtype=torch.int64)
-    if not sizes.sum():
+    if not sum(p.numel() for p in trained.values()):
         return None
-    ends = sizes.cumsum(0)
     taken: set[int] = set()
-    for each in range(1, number + 1):
-        generator = torch.Generator("cpu").manual_seed(each)
-        for _ in range(MOST_DRAWS):
-            position = torch.randint(int(ends[-1]), (1,), generator=generator, device="cpu")
-            if int(position) in taken:
-                continue
-            which = int(torch.searchsorted(ends, position, right=True))
-            name, parameter = list(trained.items())[which]
-            flat = position - (ends[which] - sizes[which])
-            index = tuple(int(i) for i in torch.unravel_index(flat, parameter.shape))
-            before = parameter.detach()[index].clone()
-            if before != 0 and before.isfinite():
-                taken.add(int(position))
-                break
-        else:
+    for each in range(1, number):
+        if (place := _drawn(trained, each, taken)) is None:
             return None
+        taken.add(place[0])
+    if (place := _drawn(trained, number, taken)) is None:
+        return None
+    _, name, index = place
+    before = trained[name].detach()[index].clone()
     after = (before.view(BITS[before.element_size()]) + 1).view(before.dtype)
     with torch.no_grad():
-        parameter[index] = after
+        trained[name][index] = after
     return {
         "parameter": name,
         "index": list(index),
         "before": before.item(),
         "after": after.item(),
     }
+
+
+def _drawn(
+    trained: Mapping[str, torch.Tensor], number: int, taken: set[int]
+) -> tuple[int, str, tuple[int, ...]] | None:
+    """Draw the position of a weight among all that is neither 0 nor taken, its name and index."""
+    sizes = torch.tensor([p.numel() for p in trained.values()], dtype=torch.int64)
+    ends = sizes.cumsum(0)
+    generator = torch.Generator("cpu").manual_seed(number)
+    for _ in range(MOST_DRAWS):
+        position = torch.randint(int(ends[-1]), (1,), generator=generator, device="cpu")
+        if int(position) in taken:
+            continue
+        which = int(torch.searchsorted(ends, position, right=True))
+        name, parameter = list(trained.items())[which]
+        flat = position - (ends[which] - sizes[which])
+        index = tuple(int(i) for i in torch.unravel_index(flat, parameter.shape))
+        before = parameter.detach()[index]
+        if before != 0 and before.isfinite():
+            return int(position), name, index
+    return None
