@@ -70,12 +70,12 @@ def perturb(
         return None
     taken: set[int] = set()
     for each in range(1, number):
-        if (place := _drawn(trained, each, taken)) is None:
+        if (drawn := _drawn(trained, each, taken)) is None:
             return None
-        taken.add(place[0])
-    if (place := _drawn(trained, number, taken)) is None:
+        taken.add(drawn[0])
+    if (drawn := _drawn(trained, number, taken)) is None:
         return None
-    _, name, index = place
+    _, name, index = drawn
     before = trained[name].detach()[index].clone()
     after = (before.view(BITS[before.element_size()]) + 1).view(before.dtype)
     with torch.no_grad():
