@@ -95,8 +95,9 @@ def _attributes(
         reading = {*_MAKING} if turn == 0 else {*READING}
         called = f"{turn} {type(part).__name__}"
         if is_users(type(part).__module__):
-            # The numbers of a stream are positions, but of one that is copied before it is read.
-            is_read = turn != 0 and is_stream(part) and id(part) not in copies
+            # The numbers of a stream are positions, but of one that is copied before it is read;
+            # those of a data module are looked at elsewhere.
+            is_read = is_stream(part) and id(part) not in copies
             left = _OF_STREAM if is_read else ()
             yield from _of_owner(part, called, reading, DEEPEST, seen, left)
         elif isinstance(part, DataLoader):
