@@ -82,6 +82,7 @@ KILLS = {
 SMALL = {"module": MovedByValidation, "max_epochs": 4}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("when", KILLS)
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("hook", HOOKS)
@@ -115,6 +116,7 @@ class ReadByBoth(Course):
         return DataLoader(Subset(self.rows, range(10)), 5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sanity", [0, 2])
 @pytest.mark.parametrize("when", KILLS)
 def test_data_that_are_read_in_workers_and_here_are_known_by_both(tmp_path, when, sanity):
@@ -289,6 +291,7 @@ HELD = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("when", ["later epoch", "start of an epoch"])
 @pytest.mark.parametrize("what", HELD)
 def test_so_is_it_wherever_workers_have_it_from(tmp_path, what, when):

@@ -355,6 +355,7 @@ class ForBoth(Points):
         return DataLoader(self.checked, 16)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sanity", [0, 2])
 @pytest.mark.parametrize("kill", [4, 9, 14])
 @pytest.mark.parametrize("kind", [late_data.OfRows, Opened], ids=["data", "file"])
