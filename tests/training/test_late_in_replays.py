@@ -29,7 +29,7 @@ UNCHANGED = ["Usual", "HandsTheNumberOn"]
 def trained(tmp_path_factory):
     """Train all, captured in one process and the same without in another."""
     folder = tmp_path_factory.mktemp("late")
-    asked = {name: True for name in (*NAMED, *RECORDED_ANEW, *UNCHANGED)}
+    asked = dict.fromkeys((*NAMED, *RECORDED_ANEW, *UNCHANGED), True)
     places = {}
     for function, is_captured, names in (
         ("late_in_replays:train_captured", True, asked),
