@@ -127,10 +127,8 @@ class OfTheFile(Still):
         return (1 + SCALE) * self.loss(batch)
 
     def change(self):
-        globals()["SCALE"] = 1.0
-
-    def on_train_end(self):
-        globals()["SCALE"] = 0.0
+        global SCALE  # noqa: PLW0603  as a module may have it
+        SCALE = 1.0
 
 
 class Loss(Still):

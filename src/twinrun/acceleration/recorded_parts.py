@@ -67,10 +67,10 @@ class RecordedParts:
         for state in self._optimizer.state.values():
             held += state.values()
         held += tensors
-        return [*kinds, *map(id, held), *_places(tensors)], held
+        return [*kinds, *map(id, held), *_addresses(tensors)], held
 
 
-def _places(tensors: Iterable[Any]) -> list[int]:
+def _addresses(tensors: Iterable[Any]) -> list[int]:
     """Return where in memory tensors lie."""
     try:
         return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
