@@ -127,7 +127,7 @@ class OfTheFile(Still):
         return (1 + SCALE) * self.loss(batch)
 
     def change(self):
-        global SCALE  # noqa: PLW0603  as a module may have it
+        global SCALE
         SCALE = 1.0
 
 

@@ -37,7 +37,7 @@ class _Seen(NamedTuple):
     """What it is; None where a replay reads it where it lies."""
     held: object
     """What must still be there: a tensor or a function; None of all others."""
-    place: int
+    address: int
     """Where in memory a tensor lies."""
 
 
@@ -184,5 +184,5 @@ def _seen(value: Any, device: str) -> _Seen:
 def _differ(before: _Seen | None, now: _Seen | None) -> bool:
     if before is None or now is None:
         return True
-    is_same = before.held is now.held and before.place == now.place
+    is_same = before.held is now.held and before.address == now.address
     return not (is_same and before.words == now.words)
