@@ -229,7 +229,7 @@ class RunManifest(Origin):
     actual: Actual | None
     """None for a training that did not start."""
     perturbed: PerturbedWeight | None
-    """None for a run as it is, and where no weight could be changed."""
+    """None for a run as it is, and where no weight could be changed that no other one changes."""
     departures: list[Departure]
     """Where the training departs from its variant."""
     not_fingerprinted: list[str]

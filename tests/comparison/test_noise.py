@@ -8,7 +8,7 @@ from example_runs import example_parameters, fail, seal, write_run
 from stored import write_tensors
 
 from twinrun import artifacts
-from twinrun.comparison.noise import weigh
+from twinrun.comparison.noise import NO_WEIGHT, weigh
 from twinrun.comparison.noise_records import read_noise
 from twinrun.comparison.noise_steps import STEP_COLUMNS, half_a_seed
 from twinrun.errors import JobError
@@ -191,7 +191,7 @@ def test_what_cannot_be_compared_says_why(tmp_path):
     assert said[1] == ("not run", "the training ended otherwise: stopped: by hand")
     assert said[2][0] == "not comparable"
     assert "data.sha256" in said[2][1]
-    assert said[4] == ("not run", "there is no weight that could be changed")
+    assert said[4] == ("not run", NO_WEIGHT)
     assert said[6] == ("not run", "no GPU on this machine")
     assert found["runs"][4]["lacks"] == {"accuracy": "it is nan", "angle": "it is inf"}
     assert found["runs"][4]["not_finite"] == ["accuracy", "angle"]

@@ -586,6 +586,31 @@ def test_a_perturbation_that_came_to_nothing_widens_no_interval():
 STILL = {**ACCURACY, "perturbation": [0.9] * 5}
 
 
+def of_classes(**far):
+    found = table(accuracy=STILL, **far)
+    scores = next(m for m in found["measures"] if m["name"] == "scores")
+    scores |= {"kind": "values"}
+    return found
+
+
+def test_what_would_show_more_than_predicted_classes_is_said():
+    """Red before: 5 of 5 perturbations came to nothing, and nothing said what would help."""
+    found = of_classes(rounding=[0.0] * 5)
+    scale = scale_of(found)
+    helps = "scores changes by whole values only; let predict_step return numbers, such as scores"
+    assert f"5 of 5 perturbations came to nothing: {helps}" in ground(found, scale)
+    changed = run("change", "threads 2", accuracy=0.9, scores=0.0)
+    assert clause(changed, weigh(scale, changed)) == (
+        f"threads 2 (fewer than two perturbed runs of which anything is left: {helps})"
+    )
+    # Scores are there, or enough is left, or the weights themselves end as they were.
+    still = of_classes(rounding=[0.0] * 5)
+    for each in still["runs"]:
+        each["answer"] = "equal"
+    for other in (table(rounding=[0.0] * 5), of_classes(rounding=[0.0, 0.1, 0.1]), still):
+        assert "whole values" not in ground(other, scale_of(other))
+
+
 def test_a_change_is_told_from_rounding_only_from_some_times_as_far_on():
     """1,000 changes that go as far as is said: 80 % of them are told, within twice the error."""
     draw = np.random.default_rng(1)

@@ -37,15 +37,29 @@ def test_one_weight_moves_by_one_unit_in_the_last_place(dtype):
     assert found["after"] == pytest.approx(value.item() + np.sign(value.item()) * ulp, rel=1e-12)
 
 
+def large():
+    return {
+        "small": torch.nn.Parameter(torch.full((100,), 0.3)),
+        "weight": torch.nn.Parameter(torch.full((30, 30), 0.3)),
+        "bias": torch.nn.Parameter(torch.zeros(50)),
+    }
+
+
 def test_the_number_chooses_the_weight_and_no_weight_that_is_zero():
-    chosen = [perturb(parameters(), number) for number in range(1, 200)]
-    assert chosen[:5] == [perturb(parameters(), number) for number in range(1, 6)]
-    assert {found["parameter"] for found in chosen} == {"scale", "weight"}
-    # Each weight is as probable: of 13 one is the scale; 199 draws, three standard errors.
-    share = sum(found["parameter"] == "scale" for found in chosen) / len(chosen)
-    assert share == pytest.approx(1 / 13, abs=0.06)
-    places = {tuple(f["index"]) for f in chosen if f["parameter"] == "weight"}
-    assert len(places) == 12
+    chosen = [perturb(large(), number) for number in range(1, 120)]
+    assert chosen[:5] == [perturb(large(), number) for number in range(1, 6)]
+    assert {found["parameter"] for found in chosen} == {"small", "weight"}
+    # Each weight is as probable: of ten one is small; 119 draws, three standard errors.
+    share = sum(found["parameter"] == "small" for found in chosen) / len(chosen)
+    assert share == pytest.approx(0.1, abs=0.083)
+
+
+def test_each_number_takes_another_weight_as_long_as_there_are_some():
+    """Red before: of 13 weights the first ten numbers took some twice, and all were counted."""
+    chosen = [perturb(parameters(), number) for number in range(1, 16)]
+    places = [(found["parameter"], *found["index"]) for found in chosen[:13]]
+    assert len(set(places)) == 13
+    assert chosen[13:] == [None, None]
 
 
 def test_nothing_else_is_drawn_and_where_no_weight_can_be_changed_none_is():

@@ -10,10 +10,8 @@ restless. The counts are torch's own: a call during which its compiler made a gr
 compilation, and every other one reused what was there.
 """
 
-import itertools
 import os
 import tempfile
-import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,12 +22,15 @@ import torch
 from torch._dynamo import config
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch._dynamo.symbolic_convert import TensorifyState
-from torch._dynamo.utils import counters, get_compilation_metrics
+from torch._dynamo.utils import counters
 from torch._functorch import config as functorch_config
 from torch.utils._pytree import tree_leaves
 
 from twinrun.acceleration import vector_probe
+from twinrun.acceleration.added_guards import traced_with_guards
 from twinrun.acceleration.bounded_queues import traced_with_their_bound
+from twinrun.acceleration.own_copies import copy_of
+from twinrun.acceleration.torch_reasons import told_since_last
 from twinrun.acceleration.unguarded import Unguarded
 from twinrun.run_records import CompilationCounts
 
@@ -50,8 +51,6 @@ Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 """Of each tensor of a batch, its shape and its strides."""
 
 _generates_code = True
-# Never reset: a name that came twice would share torch's record of what has changed.
-_numbers = itertools.count()
 
 
 @contextmanager
@@ -76,6 +75,7 @@ def compiler_switches() -> Iterator[None]:
             # The cache of traces may hold one that was made with the pass.
             functorch_config.patch({"enable_autograd_cache": False}),
             traced_with_their_bound(),
+            traced_with_guards(),
         ):
             yield
     finally:
@@ -168,7 +168,7 @@ class Compiled:
         self._of_shapes: dict[Shapes | None, Callable[..., object]] = {}
         self._graphs: Counter[Shapes] = Counter()
         self._unguarded: Unguarded | None = None
-        self._anew: str | None = None
+        self._anew: dict[Shapes, str] = {}
         self.step = 0
         """Of which step of the training the next call is, from 1; what calls it says so."""
         self.calls = 0
@@ -205,7 +205,7 @@ class Compiled:
         if self._unguarded is None:
             self._unguarded = Unguarded(self._function)
         if (reason := self._unguarded.change()) is not None:
-            self._anew = reason
+            self._anew = dict.fromkeys(self._graphs, reason)
             self._of_values.append((self.step, reason))
             self._of_shapes.clear()
         shapes = shapes_of(batch)
@@ -233,42 +233,31 @@ class Compiled:
         key = shapes if shapes in self._of_shapes or len(self.shapes) < MOST_SHAPES else None
         if key not in self._of_shapes:
             vector_probe.trust_earlier()
-            self._of_shapes[key] = torch.compile(_copy_of(self._function), **self._options)
+            self._of_shapes[key] = torch.compile(copy_of(self._function), **self._options)
         return self._of_shapes[key]
 
     def _note_compilation(self, shapes: Shapes) -> None:
         self.compilations += 1
         vector_probe.remember()
         self._graphs[shapes] += 1
+        told_reasons = told_since_last()
         if self._unguarded is not None:
             self._unguarded.look()
         if self.compilations == 1:
             return
-        # torch gives no reason for the first graph of a function, which each shape has of its own.
-        told = get_compilation_metrics()[-1].recompile_reason
-        again = self._anew if self._graphs[shapes] > 1 else None
+        # torch gives no reason for the first graph of a function, which each shape has of its own,
+        # nor for what comes behind a break, which is a function of its own.
+        told, again = next(filter(None, told_reasons), None), None
+        if shapes in self._anew:
+            again = self._anew.pop(shapes)
+        elif self._graphs[shapes] > 1:
+            told = told or "a part of the step that had not been compiled"
         whole = told or again or f"batch of {_named(shapes)}"
         reason = whole.split("\n")[0].split("  #")[0].strip()  # without the line of code
         self.reasons.append(reason)
         if told:
             self._of_values.append((self.step, reason))
         print(f"call {self.calls} compiled again: {reason}", flush=True)
-
-
-def _copy_of(function: Callable[..., object]) -> Callable[..., object]:
-    """Return a function that torch takes for another.
-
-    It keeps graphs and their limit per code object, and what it has seen change (sizes, numbers)
-    per file, line and name: https://github.com/pytorch/pytorch/blob/v2.11.0/torch/_dynamo/pgo.py
-    """
-    own = f"{function.__name__}_{next(_numbers)}"
-    return types.FunctionType(
-        function.__code__.replace(co_name=own),
-        function.__globals__,
-        own,
-        function.__defaults__,
-        function.__closure__,
-    )
 
 
 def shapes_of(batch: object) -> Shapes:

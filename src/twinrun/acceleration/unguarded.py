@@ -3,7 +3,7 @@
 That `getattr(settings, "k", 1.0)` found nothing in a Python module or a function, that a name is
 not in an object's `__dict__`, how many there are: a graph keeps what was so when it was compiled,
 without a guard (seen in torch 2.11 to 2.13). So the names that a user's code asks for are looked up
-at each call. Where no code asks, nothing is.
+at each call. Where no code asks, nothing is. Beside them are classes and builtins (see `members`).
 """
 
 import argparse
@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 import torch
 import torch.nn.modules.module as torch_module
 
+from twinrun.acceleration.added_guards import noted_classes
+from twinrun.acceleration.members import Members, of_builtins, of_class, of_module
 from twinrun.containers import attributes_of, entries, is_container, size_of
 from twinrun.errors import TwinrunError
 from twinrun.process.users_code import functions_in, is_users
@@ -57,13 +59,20 @@ class Unguarded:
         self._before: list[set[str]] = []
         self._sizes: list[int] = []
         self._is_behind = True
+        self._classes: dict[type, None] = {}
+        self._members: dict[tuple[int, frozenset[str]], Members] = {}
         self.look()
 
     def look(self) -> None:
         """Look for namespaces, as when code has run that may have made some."""
         # Of those known it holds what was there before that code ran, as the graph does.
         known = {id(each.space): each for each in (*self._named, *self._counted)}
-        watched = _joined(_Reached(self._function).watched())
+        reached = _Reached(self._function)
+        watched = _joined(reached.watched())
+        self._classes |= dict.fromkeys(noted_classes())
+        found = [of_builtins(reached.used), *reached.members()]
+        found += [of_class(kind, reached.asked) for kind in self._classes]
+        self._members = {each.key: self._members.get(each.key, each) for each in found}
         self._named = [each for each in watched if each.names is not None]
         self._counted = [each for each in watched if each.names is None]
         self._found = {
@@ -85,6 +94,8 @@ class Unguarded:
         if self._hooks != (hooks := _hooks_of_all_modules()):
             self._hooks = hooks
             return "other hooks of all modules"
+        if any(changes := [each.change() for each in self._members.values()]):
+            return next(filter(None, changes))
         # At every step, so that only what has another size is looked at closely.
         sizes = [len(each.space) for each in self._counted]
         names = [each.space.keys() & (each.names or ()) for each in self._named]
@@ -147,6 +158,8 @@ class _Reached:
     def __init__(self, function: Callable[..., object]) -> None:
         self._of_attributes: set[str] = set()
         self._of_dictionaries: set[str] = set()
+        self.used: set[str] = set()
+        """Names that code uses, whatever for."""
         self._is_computed = False
         self._is_iterated = False
         self._functions: list[tuple[str, Mapping[str, object]]] = []
@@ -162,9 +175,19 @@ class _Reached:
                 with suppress(Exception):  # whatever a user's object raises when it is looked at
                     self._follow(value)
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """Names that code asks for though they may not be there."""
+        return frozenset(self._of_attributes | self._of_dictionaries)
+
+    def members(self) -> Iterator[Members]:
+        """Yield what matters of the globals of a user's modules."""
+        for whose, space in self._modules:
+            yield of_module(whose, space, self.used)
+
     def watched(self) -> Iterator[_Watched]:
         """Yield the namespaces that code may ask."""
-        of_all = frozenset(self._of_attributes | self._of_dictionaries)
+        of_all = self.asked
         if of_all or self._is_computed or self._is_iterated:
             for whose, space in self._functions:
                 yield _Watched(whose, space, None)  # few as a rule, or none
@@ -226,6 +249,7 @@ class _Reached:
     def _read(self, code: types.CodeType, space: Mapping[str, object]) -> None:
         """Take the names that a function asks for."""
         used, texts, has_try = _read(code)
+        self.used |= used
         if used & _OF_DICTIONARIES:
             self._of_dictionaries |= texts
             self._is_iterated |= not texts

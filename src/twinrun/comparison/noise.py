@@ -29,6 +29,7 @@ from twinrun.run_files import FINGERPRINT, end_of, left_network, read_ended, ver
 from twinrun.run_records import FAILED, RunManifest
 
 AS_NUMBERS = " (as numbers)"  # of rows that are measured by their values, too
+NO_WEIGHT = "there is no weight that could be changed, or other perturbations change them all"
 
 
 def weigh(
@@ -205,7 +206,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
     if listed["kind"] == "change" and (without := not_changed(first.manifest, run.manifest)):
         return _without(listed, "not run", without)
     if listed["kind"] == "perturbation" and run.manifest["perturbed"] is None:
-        return _without(listed, "not run", "there is no weight that could be changed")
+        return _without(listed, "not run", NO_WEIGHT)
     found = {m["name"]: _value(m["kind"], of, first, run) for m, of in measures}
     if run.manifest["no_result"] is not None:  # it may predict classes, and be right in some
         found = {name: math.nan if isinstance(v, float) else v for name, v in found.items()}

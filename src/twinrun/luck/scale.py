@@ -61,6 +61,9 @@ class Scale:
     """Of the runs from other seeds, likewise."""
     absorbed: int
     """Perturbations of which nothing was left to be measured; the tests leave them out."""
+    coarse: Sequence[str]
+    """Predictions of whole values, such as classes, where nothing finer is measured, less than two
+    of these runs are left and some have other parameters: scores might have shown more."""
     kept: float
     """The share of the perturbations that the tests do not leave out."""
     not_finite: Mapping[str, Mapping[str, int]]
@@ -196,6 +199,7 @@ def scale_of(table: NoiseTable) -> Scale:
         rounding={m["name"]: values(m, "perturbation") for m in measures},
         seeds={m["name"]: values(m, "seed") for m in measures},
         absorbed=len(perturbed) - len(grown),
+        coarse=_coarse(measures, perturbed) if len(grown) < 2 else [],
         kept=len(grown) / len(perturbed) if grown else 1.0,
         not_finite={
             kind: Counter(name for run in usable[kind] for name in run["not_finite"])
@@ -240,6 +244,15 @@ def has_grown(run: NoiseRun, measures: Sequence[Measure]) -> bool:
         return True
     far = any(run["values"].get(of["name"], 0.0) > of["floor"] for of in distances)
     return far or (not distances and run["answer"] != "equal")
+
+
+def _coarse(measures: Sequence[Measure], perturbed: Sequence[NoiseRun]) -> list[str]:
+    """Name the predictions by which alone it is told if anything is left, if they are classes."""
+    distances = [of for of in measures if of["kind"] != "metric"]
+    if all(run["answer"] == "equal" for run in perturbed):
+        return []
+    is_coarse = all(of["kind"] == "values" for of in distances)
+    return [of["name"] for of in distances] if is_coarse else []
 
 
 def why_not(run: NoiseRun, names: set[str]) -> str:

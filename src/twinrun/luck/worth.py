@@ -4,6 +4,7 @@ A p below 5 % says more; from 5 to 20 % it decides nothing. Nor does one above i
 perturbations would not tell a seed from rounding either.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -78,6 +79,15 @@ def weigh(scale: Scale, run: NoiseRun) -> Weighed:
     )
 
 
+def finer(coarse: Sequence[str]) -> str:
+    """Say what would show more than predictions that consist of whole values."""
+    verb = "changes" if len(coarse) == 1 else "change"
+    return (
+        f"{' and '.join(coarse)} {verb} by whole values only; let predict_step return numbers, "
+        f"such as scores"
+    )
+
+
 def _without(answer: Worth, reason: str | None) -> Weighed:
     return Weighed(
         answer=answer, reason=reason, rounding=None, seeds=None, waits_for=None, needed=None
@@ -89,7 +99,10 @@ def _answer(
 ) -> tuple[Worth, Literal["perturbation", "seed"] | None, str | None]:
     if rounding is None:
         grown = " of which anything is left" if scale.absorbed else ""
-        return "undecided", "perturbation", f"fewer than two perturbed runs{grown}"
+        reason = f"fewer than two perturbed runs{grown}"
+        if scale.coarse:
+            return "undecided", None, f"{reason}: {finer(scale.coarse)}"
+        return "undecided", "perturbation", reason
     if rounding.p >= LEVEL and rounding.unlike is not None:
         return "undecided", "perturbation", f"no perturbation {rounding.unlike}, and it does"
     if LEVEL <= rounding.p < BORDER:

@@ -9,7 +9,7 @@ from twinrun.formatting import count, digits_for, measure, p_value, percent, plu
 from twinrun.luck.floor import Floor, floors, still_of
 from twinrun.luck.scale import Scale, has_grown, scale_of
 from twinrun.luck.sensitivity import seeds_are_more, told_from
-from twinrun.luck.worth import Weighed, Worth, weigh
+from twinrun.luck.worth import Weighed, Worth, finer, weigh
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
 from twinrun.verdicts.unmoved import not_counted
@@ -92,6 +92,7 @@ def ground(table: NoiseTable, scale: Scale) -> str:
         number = sum(run["kind"] == "perturbation" for run in table["runs"])
         clauses.append(
             f"{count(scale.absorbed)} of {plural(number, 'perturbation')} came to nothing"
+            + (f": {finer(scale.coarse)}" if scale.coarse else "")
         )
     resumed = [
         f"{run['label']} after {listed('step', at)}"
