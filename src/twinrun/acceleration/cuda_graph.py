@@ -4,8 +4,10 @@ What the step computes on the device is recorded once for each shape of batch an
 the next batch copied over the recorded one. Random numbers are new in each replay, since torch
 advances its generator. Python does not run in a replay, so that what Python decides must not
 change: batches whose other content changes are refused, as are logged Python numbers; settings of
-the optimizer that are no tensors are part of what a graph is recorded for. What else a module keeps
-in Python (a counter, the epoch) is seen by the proof only (`acceleration.proof`).
+the optimizer that are no tensors are part of what a graph is recorded for. Where layers, memory,
+modes or hooks become others (`recorded_parts`), a step is done as it is, and the next one recorded
+anew. What else a module keeps in Python (a counter, the epoch) a replay does not see: the proof
+compares its steps (`acceleration.proof`), and a run is in doubt (`training.late_in_replays`).
 
 https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 """
@@ -48,7 +50,10 @@ class CudaGraph(Generic[Result]):
     CALLS_TO_WARM_UP: ClassVar[int] = WARM_UP_CALLS + 1
 
     def __init__(
-        self, step: Callable[[object, int], Result], baked: Callable[[], Hashable]
+        self,
+        step: Callable[[object, int], Result],
+        baked: Callable[[], Hashable],
+        changes: Callable[[], int] = lambda: 0,
     ) -> None:
         """Capture nothing yet.
 
@@ -56,8 +61,10 @@ class CudaGraph(Generic[Result]):
             step: does a whole step in place; what it returns holds tensors of its own.
             baked: says what a recording takes for granted; where it changes, the step is recorded
                 anew.
+            changes: counts how often what a replay has of the module has become another.
         """
-        self._step, self._baked = step, baked
+        self._step, self._baked, self._changes = step, baked, changes
+        self._parts: dict[Hashable, int] = {}
         self._warm: dict[Hashable, int] = {}
         self._captured: dict[Hashable, _Captured[Result]] = {}
 
@@ -70,7 +77,12 @@ class CudaGraph(Generic[Result]):
         leaves, structure = tree_flatten(batch)
         # A replay reads fixed addresses: it fits batches of one structure, shape and stride only.
         key = (structure, *map(_signature, leaves))
-        warm = self._warm.get(key, 0)
+        warm, parts = self._warm.get(key, 0), self._changes()
+        if self._parts.setdefault(key, parts) != parts:
+            # A first call may ask for memory, or read back: once uncaptured, as others are warmed.
+            self._parts[key] = parts
+            self._captured.pop(key, None)
+            warm = min(warm, self.WARM_UP_CALLS - 1)
         if warm < self.WARM_UP_CALLS:
             self._warm[key] = warm + 1
             return aside(lambda: self._step(batch, index))
@@ -90,6 +102,11 @@ class CudaGraph(Generic[Result]):
         captured.replay()
         # The next replay writes to the same memory; a caller may keep a loss for longer.
         return tree_map_only(torch.Tensor, torch.clone, captured.result)
+
+    @property
+    def recordings(self) -> list[object]:
+        """What is replayed: an object for each recording, of which a new one is another."""
+        return [*self._captured.values()]
 
     def _capture(self, leaves: list[object], structure: TreeSpec, index: int) -> _Captured[Result]:
         # Clones, since the memory of a loader's batch is given to others.

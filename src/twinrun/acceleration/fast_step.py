@@ -59,12 +59,13 @@ class FormState(TypedDict):
 class FastStep:
     """Chooses the form of each step, and does what is fast in it."""
 
-    def __init__(self, training_step: Step, variant: Variant) -> None:
+    def __init__(self, training_step: Step, variant: Variant, module: torch.nn.Module) -> None:
         """Make it ready; it compiles when it is called.
 
         Args:
             training_step: the module's, of a batch and its index.
             variant: its settings.
+            module: whose step it is.
         """
         self.in_parts: str | None = None
         """Why steps are done in parts; None while they are done in one piece."""
@@ -76,7 +77,7 @@ class FastStep:
         """Which step of the training is done, from 1, where that is counted."""
         # `_copy_of` rebuilds a function from its code and closure; a method would lose its module.
         self._training_step: Step = lambda batch, index: training_step(batch, index)
-        self._variant = variant
+        self._variant, self._module = variant, module
         self._is_whole = variant.compile == "step" or variant.cuda_graph
         self._part: Compiled | None = None
         self._wholes: dict[Trained, WholeStep] = {}
@@ -190,6 +191,11 @@ class FastStep:
         return [c for c in (self._part, *self._retired, *wholes) if c is not None]
 
     @property
+    def recordings(self) -> list[object]:
+        """What is replayed, an object for each recorded step."""
+        return [found for whole in self._wholes.values() for found in whole.recordings]
+
+    @property
     def depends_on_history(self) -> bool:
         """Whether compiled code computes what it does because of steps before a checkpoint."""
         return any(found.depends_on_history for found in self.compiled)
@@ -238,9 +244,8 @@ class FastStep:
         if old is not None and old.compiled is not None:
             # Its graphs are of no more use, but its counts belong to the training.
             self._retired.append(old.compiled)
-        whole = WholeStep(
-            self._training_step, optimizer, self._used[trained], self._variant, self.logged
-        )
+        of = self._training_step, optimizer, self._used[trained]
+        whole = WholeStep(*of, self._variant, self.logged, self._module)
         if whole.compiled is not None:
             whole.compiled.expect(self._shapes.pop(trained, []))
         self._wholes[trained] = whole

@@ -62,7 +62,7 @@ class TrainingStep:
         self._overridden, self._module = between.of_module(module), module
         self._fast: FastStep | None = None
         if variant.compile != "none" or variant.cuda_graph:
-            self._fast = FastStep(training_step, variant)
+            self._fast = FastStep(training_step, variant, module)
 
     def __call__(self, batch: object, index: int) -> torch.Tensor | None:
         """Do a step; a batch that the module skips has no loss."""

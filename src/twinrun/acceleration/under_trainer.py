@@ -58,7 +58,7 @@ class Speed(pl.Callback):
         self._optimizer_step = module.optimizer_step
         # Instance attributes, which Lightning finds before the class's methods.
         if variant.compile != "none" or variant.cuda_graph:
-            self._fast = FastStep(self._own_step, variant)
+            self._fast = FastStep(self._own_step, variant, module)
             self._logged = self._fast.logged
             vars(module)["training_step"] = self._training_step
         elif variant.layout != "default":
@@ -82,6 +82,11 @@ class Speed(pl.Callback):
             f"from a later step on than those of its proof, code is compiled anew ({reason})"
             for reason in found[:1]
         ]
+
+    @property
+    def recordings(self) -> list[object]:
+        """What is replayed, an object for each recorded step."""
+        return [] if self._fast is None else self._fast.recordings
 
     @property
     def in_parts(self) -> str | None:

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from twinrun.acceleration.compilation import Compiled
 from twinrun.acceleration.cuda_graph import CudaGraph
 from twinrun.acceleration.exact_counts import ExactCounts
+from twinrun.acceleration.recorded_parts import RecordedParts
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 
@@ -45,6 +46,7 @@ class WholeStep:
         used: Sequence[bool],
         variant: Variant,
         logged: Logged,
+        module: torch.nn.Module,
     ) -> None:
         """Make it ready; it compiles or captures when it is called.
 
@@ -54,6 +56,7 @@ class WholeStep:
             used: for each of its parameters, whether it gets a gradient.
             variant: its settings.
             logged: where `training_step` leaves what it logs.
+            module: whose step it is.
         """
         self.optimizer = optimizer
         self.parameters = updated_by(optimizer)
@@ -73,7 +76,13 @@ class WholeStep:
         if variant.compile == "step":
             self._step = self.compiled = compiled(self._step, variant, fullgraph=True)
         if variant.cuda_graph:
-            self._graph = CudaGraph(self._with_logs, self._update.baked)
+            parts = RecordedParts(module, optimizer)
+            self._graph = CudaGraph(self._with_logs, self._update.baked, parts.changes)
+
+    @property
+    def recordings(self) -> list[object]:
+        """What is replayed, an object for each recorded step."""
+        return [] if self._graph is None else self._graph.recordings
 
     def give_back(self) -> None:
         """Leave the optimizer as plain updates have it."""

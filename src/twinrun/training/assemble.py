@@ -33,6 +33,7 @@ from twinrun.training.build_workload import (
     build_both,
     import_workload,
 )
+from twinrun.training.late_in_replays import LateInReplays
 from twinrun.training.model_summary import default_summary
 from twinrun.training.overfit import without_shuffling
 from twinrun.training.trainer_objects import loggers_in
@@ -49,6 +50,8 @@ class Assembly:
     """The user's, with its loaders as the variant says."""
     speed: Speed
     """The module's fast steps, with the counts of what was compiled."""
+    replays: LateInReplays
+    """Looks for what changes beside replayed steps; one of the run's callbacks."""
     workers: Workers
     """This process and those that train the same network with it."""
     team: Team
@@ -93,7 +96,13 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
             )
         try:
             yield Assembly(
-                module=module, data=data, speed=speed, workers=workers, team=team, root=empty
+                module=module,
+                data=data,
+                speed=speed,
+                replays=LateInReplays(speed),
+                workers=workers,
+                team=team,
+                root=empty,
             )
         finally:
             team.tracer.close()

@@ -120,6 +120,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         tensors = tensors_of(module, trainer.optimizers)
         entries = entries_of(tensors)
         not_held = watchers.happened.not_held(trainer, module)
+        unproven = assembly.replays.unproven(trainer, module, proof)
         broken = without_numbers(tensors) - watchers.happened.without_numbers
         files = moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
@@ -163,7 +164,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
         "no_result": no_result,
-        "doubts": doubts + ([] if proof is None else assembly.speed.unproven(proof["steps"])),
+        "doubts": doubts + unproven,
         "seconds": {
             "setup": round(setup_ended - started, 3),
             **fit_seconds,
@@ -248,9 +249,7 @@ def _watch(
         # Before the tracer, which looks at what the first step starts with.
         *([perturbation] if run.identity.perturbation else []),
         team.tracer,
-        metrics,
-        seconds,
-        happened,
+        *(metrics, seconds, happened, assembly.replays),
     ]
     if is_stopped:
         callbacks.append(interrupt.Interrupt(variant.stop, lightning_file, team.together))
