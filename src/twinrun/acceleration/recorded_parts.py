@@ -1,7 +1,7 @@
 """What a recorded step has of a module without asking again: layers, memory, modes and hooks.
 
 A replay reads and writes the memory that its recording saw, and does what the layers did that were
-there. Where a buffer is assigned anew, a layer replaced or set to `eval()`, a parameter's `data` or
+there. Where a buffer is assigned anew, a layer replaced or set to evaluate, a parameter's `data` or
 an optimizer's state exchanged, it would go on as before; so these are looked at before each replay.
 """
 
