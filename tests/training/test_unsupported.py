@@ -64,8 +64,13 @@ class Complex(Small):
 
 
 def test_the_cure_of_a_complex_parameter_is_named_and_trains_the_same():
-    """Red before: "keep it out of the module's parameters", of what is to be trained."""
-    values = torch.randn(4, dtype=torch.complex64)
+    """Red before: "keep it out of the module's parameters", of what is to be trained.
+
+    But for rounding: of 12 initial values 4 led to others in the last bits, as an update of complex
+    numbers is other code than one of pairs. Some 10 updates of at most a few roundings (2^-24) each
+    are apart by less than 100 of them.
+    """
+    values = torch.randn(4, dtype=torch.complex64, generator=torch.Generator().manual_seed(3))
     with pytest.raises(TwinrunError, match=r"torch\.view_as_real .* torch\.view_as_complex of it"):
         check_tensors(Complex(values.clone()))
     trained = []
@@ -77,7 +82,8 @@ def test_the_cure_of_a_complex_parameter_is_named_and_trains_the_same():
         fit.fit(module, Points())
         trained.append(module)
     assert not torch.equal(trained[0].values, values)
-    assert torch.equal(trained[0].values, torch.view_as_complex(trained[1].pairs))
+    found, wanted = torch.view_as_real(trained[0].values), trained[1].pairs
+    torch.testing.assert_close(found, wanted, rtol=100 * 2**-24, atol=100 * 2**-24)
     check_tensors(trained[1])
 
 
