@@ -189,6 +189,17 @@ def test_a_config_that_cannot_be_read_is_named_with_its_line(
     assert capsys.readouterr().err.startswith("config/config.yaml: line 2 is no YAML (")
 
 
+def test_one_of_which_nothing_can_be_said_is_left_to_snakemake(tmp_path, monkeypatch):
+    """Red before: an empty sentence, and exit code 1."""
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: started.append(1))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("studies: !!binary zz!")
+    start_snakemake.start(["-n"])
+    assert started
+
+
 @pytest.mark.parametrize(
     "text",
     [

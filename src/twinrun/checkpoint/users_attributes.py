@@ -85,10 +85,12 @@ def _attributes(
 ) -> Iterator[tuple[str, UsersAttribute]]:
     seen: set[int] = set()
     data = vars(trainer).get("datamodule")
-    copied = [*_copied(trainer, loaders)]
+    parts = parts_of(loaders)
+    has_workers = any(getattr(part, "num_workers", 0) for part in parts)
+    copied = [*_copied(trainer, loaders, parts)] if has_workers else []
     copies = {id(part) for _, part in copied}
     # A data module comes last, as it may have them all in attributes.
-    for turn, part in [*copied, *enumerate(parts_of(loaders), 1), (0, data)]:
+    for turn, part in [*copied, *enumerate(parts, 1), (0, data)]:
         is_telling = isinstance(part, Stateful) if turn else telling_data(trainer) is not None
         if part is None or is_telling:
             continue
@@ -106,13 +108,14 @@ def _attributes(
                 yield from _inside(value, f"{called}.{name}", reading, DEEPEST, seen)
 
 
-def _copied(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[int, object]]:
+def _copied(
+    trainer: pl.Trainer, loaders: Sequence[object], parts: Sequence[object]
+) -> Iterator[tuple[int, object]]:
     """Yield datasets of which data workers have copies, those trained on by negative numbers."""
     training = tree_leaves(trainer.train_dataloader)
     here = {id(part) for part in parts_of(training)}
     trained = parts_of(training, with_copied=True)
     yield from ((-turn, part) for turn, part in enumerate(trained, 1) if id(part) not in here)
-    parts = parts_of(loaders)
     known = {id(part) for part in (*trained, *parts)}
     others = [part for part in parts_of(loaders, with_copied=True) if id(part) not in known]
     yield from enumerate(others, 1 + len(parts))

@@ -57,8 +57,9 @@ def start(arguments: Sequence[str], name: str = "run") -> NoReturn:
             f"for the built-in studies, or name a config by --configfile"
         )
     unreadable = [file for file in (*own_config(folder), *named) if not is_readable(file)]
-    if unreadable:  # Snakemake names neither the file nor the line
-        raise TwinrunError("\n".join(line for file in unreadable for line in mistakes_of(file)))
+    # Snakemake would name neither the file nor the line; of what has no sentence here it has one.
+    if said := [line for file in unreadable for line in mistakes_of(file)]:
+        raise TwinrunError("\n".join(said))
     if note := note_on_config(is_named=is_named, folder=folder):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()

@@ -108,7 +108,7 @@ class _Order:
         self.visited.add(name)
         if (known := self._known.get((name, base, is_set))) is not None:
             return known
-        definition = _parsed(inspect.unwrap(getattr(base, name)))
+        definition = parsed(inspect.unwrap(getattr(base, name)))
         if definition is None or not definition.args.args:
             self.is_read = True
             return is_set
@@ -227,10 +227,10 @@ def _joined(one: bool | None, other: bool | None) -> bool | None:
 
 
 @functools.cache
-def _parsed(function: Callable[..., object]) -> ast.FunctionDef | None:
+def parsed(function: Callable[..., object]) -> ast.FunctionDef | None:
     """Return how a function is written; None where nobody can tell."""
     try:
         written = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    except (OSError, TypeError, SyntaxError, ValueError):
+    except (OSError, TypeError, SyntaxError, ValueError, IndexError):
         return None
     return written if isinstance(written, ast.FunctionDef) else None

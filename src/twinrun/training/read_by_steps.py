@@ -7,16 +7,15 @@ of a batch, an argument that most steps have and do not use, the statements are 
 import ast
 import dis
 import inspect
-import textwrap
 import types
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.users_code import is_users
 from twinrun.parallel.reached_code import ReachedCode
+from twinrun.parallel.set_before_read import parsed
 
 COUNTED = (
     *("current_epoch", "global_step", "epoch_progress", "batch_progress", "total_batch_idx"),
@@ -79,7 +78,7 @@ def _reader(kind: type, function: Any, argument: str, seen: set[object]) -> str 
         return None
     seen.add((function, argument))
     name = function.__qualname__
-    if (definition := _parsed(function)) is None:
+    if (definition := parsed(function)) is None:
         return name if _is_loaded(function.__code__, argument) else None
     above = {
         id(inner): each for each in ast.walk(definition) for inner in ast.iter_child_nodes(each)
@@ -130,14 +129,6 @@ def _given_to(
 def _bare(member: Any) -> Any:
     """Return the function of a member of a class."""
     return inspect.unwrap(getattr(member, "__func__", member))
-
-
-def _parsed(function: Any) -> ast.FunctionDef | None:
-    """Return how a function is written; None where nobody can tell."""
-    with suppress(OSError, TypeError, SyntaxError, ValueError, IndexError):
-        written = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-        return written if isinstance(written, ast.FunctionDef) else None
-    return None
 
 
 def _is_loaded(code: types.CodeType, name: str) -> bool:
