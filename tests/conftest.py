@@ -27,7 +27,7 @@ IGNORED = (
 )
 
 
-LONG = ("slurm", "workflow")  # folders
+LONG = ("slurm", "workflow", "parallel")  # folders
 
 
 def pytest_xdist_auto_num_workers(config):

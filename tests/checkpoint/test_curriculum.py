@@ -82,7 +82,7 @@ KILLS = {
 SMALL = {"module": MovedByValidation, "max_epochs": 4}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("when", KILLS)
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("hook", HOOKS)
@@ -291,7 +291,7 @@ HELD = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("when", ["later epoch", "start of an epoch"])
 @pytest.mark.parametrize("what", HELD)
 def test_so_is_it_wherever_workers_have_it_from(tmp_path, what, when):

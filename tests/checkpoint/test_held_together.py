@@ -154,6 +154,7 @@ class LateViews(Rare):
             self.own.mul_(0.5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -537,6 +537,7 @@ class PutsOnALayer(Scaled):
         return 1 + self.hidden.heat + sum(self.output.history)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", [Dated, Patient, PutsOnALayer, IsReferredTo])
 def test_moments_are_kept_and_what_stays_as_it_is_does_not_matter(tmp_path, module):
     assert_resumed(tmp_path, [3, 6], kills=[4, 7], module=module)

@@ -155,7 +155,7 @@ THERE += [OfObjects, ByArrays, Aliases]
 OFTEN = [BadIn, Bank, OrderLate, FirstOfObject, ByArrays]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "kind",
     [k if k in OFTEN else pytest.param(k, marks=pytest.mark.exhaustive) for k in THERE],

@@ -132,6 +132,7 @@ def bearing(kind):
     return type(f"Bearing{kind.__name__}", (Bearing,), {"kind": kind})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("in_epoch", [None, every(1)], ids=["where an epoch starts", "in it"])
 @pytest.mark.parametrize(
     "kind", [Counts, Applies, Derives, Clocked], ids=lambda kind: kind.__name__

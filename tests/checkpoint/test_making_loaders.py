@@ -296,6 +296,7 @@ class Kept(Points):
 RELOAD = {"reload_dataloaders_every_n_epochs": 1}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("data", "module", "options"),
     [
@@ -326,6 +327,7 @@ def test_they_are_so_in_mid_epoch(tmp_path, data, module):
     assert_resumed(tmp_path, [7], kills=[8], data=data, module=module, **RELOAD)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (8, 7)])
 @pytest.mark.parametrize(
     "data", [Skips, SkipsByHelper, SkipsByName, SkipsByDictionary, SkipsByMethod]

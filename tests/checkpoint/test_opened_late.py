@@ -85,6 +85,7 @@ def of(kind, folder):
     return MappedData
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", [{"kills": [8]}, {"kills": [7], "minutes": 0}])
 @pytest.mark.parametrize("kind", [Mapped, Opened, Archive, LateArchive])
 def test_a_file_that_is_opened_late_to_be_read_is_no_reason(tmp_path, options, kind):

@@ -140,6 +140,7 @@ def test_that_is_known_behind_a_second_stop_too(tmp_path):
         fit(tmp_path, Points, module, **told)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("where", WHERE, ids=IDS)
 @pytest.mark.parametrize("module", [adding(Fills), Settings])
 def test_what_is_filled_or_stays_is_resumed(tmp_path, module, where):

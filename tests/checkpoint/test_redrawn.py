@@ -283,7 +283,7 @@ def test_what_a_dataset_holds_and_is_written_to_is_named(tmp_path, name):
     ]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", HELD)
 def test_so_is_none_that_is_only_read(tmp_path, name):
     assert_resumed(tmp_path, [7], kills=[8], data=holding(HELD[name][0]), module=Small)

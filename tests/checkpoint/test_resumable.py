@@ -296,6 +296,7 @@ TOLD = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("told", TOLD, ids=str)
 def test_it_does_so_whatever_the_trainer_is_told(tmp_path, told):
     told, callbacks = dict(told), []

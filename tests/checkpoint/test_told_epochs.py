@@ -330,7 +330,7 @@ AT = [10, 11, 13]
 EXHAUSTIVE = pytest.mark.exhaustive  # others of the same kind stay
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("data", "module", "turns"),
     [

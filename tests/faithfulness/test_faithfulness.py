@@ -230,7 +230,7 @@ def test_a_setting_changes_nothing_on_a_gpu(name, setting, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", (name for name in table.NAMES if name not in table.MANUAL))
 def test_the_proof_raises_no_false_alarm(name):
     with traced_only():
