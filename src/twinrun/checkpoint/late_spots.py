@@ -7,6 +7,7 @@ entries are looked at that two processes choose alike, however many there are by
 """
 
 import collections
+import itertools
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -249,10 +250,11 @@ def inside_of(
         every = 1
         while size > most * every:
             every *= 2
-        found = entries(value) if is_container(value) else list(enumerate(value))
+        if not is_container(value):
+            return list(itertools.islice(enumerate(value), 0, None, every))
         if every == 1 or not is_dict:
-            return found[::every]
-        return [pair for pair in found if _number_of(pair[0]) % every == 0]
+            return entries(value, every)
+        return [pair for pair in entries(value) if _number_of(pair[0]) % every == 0]
     kind = type(value)
     if not is_users(kind.__module__) or is_code(value) or isinstance(value, _APART):
         return None
