@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
+from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.begun_anew import BegunAnew
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.late_attributes import LateAttributes
@@ -17,11 +19,12 @@ from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.parted import Parted
 from twinrun.checkpoint.plain_values import shown
+from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.restored import ELSEWHERE, SETS_ALL
 from twinrun.checkpoint.together import Together, agreed
 from twinrun.checkpoint.told_epochs import STATE, ToldEpochs, told_and_said
 
-_LATE = "late"  # among what data say
+_LATE, _BEGUN = "late", "begun"  # among what data say
 _CHANGED = "has changed by the first mini-batch behind the last checkpoint, which is not used"
 
 
@@ -48,6 +51,8 @@ class FirstBatch:
         self.compiled, self.parted = OwnCompiled(), Parted()
         self.late = LateAttributes()
         """What data were first given as they were read."""
+        self.begun = BegunAnew()
+        """How streams have begun that keep what they are told for that."""
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
         self._is_in_epoch = False  # resumed there
         self._validations: ToldEpochs | None = None  # until data have been validated
@@ -55,6 +60,12 @@ class FirstBatch:
     def made_anew(self) -> list[str]:
         """Name what data had made, and no checkpoint held that the training was resumed from."""
         return sorted({shown(called) for called in self.late.anew})
+
+    def begins(self, trainer: pl.Trainer, *, is_of_training: bool) -> None:
+        """Look at data before an iterator is made, of training data or of validation data."""
+        self.late.begin(trainer)
+        validated = tree_leaves(trainer.val_dataloaders)
+        self.begun.begins(trainer, training_loaders(trainer) if is_of_training else validated)
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say why the workers, or code that the module compiles, could not go on as they would."""
@@ -65,7 +76,8 @@ class FirstBatch:
 
     def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> bool:
         """Say whether a checkpoint cannot be written yet, and leave word of it."""
-        why = agreed(self._together, self.late.waits(trainer, is_in_epoch=is_in_epoch))
+        waits = self.late.waits(trainer, is_in_epoch=is_in_epoch)
+        why = agreed(self._together, waits or self.begun.waits(trainer))
         if why is not None:
             self._folder.note_refusal(f"none had been written before the stop: {why}")
         return why is not None
@@ -74,7 +86,15 @@ class FirstBatch:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
         beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
-        return {**kept, "beside": beside}
+        return {**kept, "beside": {**beside, "begun": self.begun.state()}}
+
+    def load(self, state: Mapping[str, Any]) -> dict[str, BegunAnew]:
+        """Take what a checkpoint holds, and return what is needed as it is put back."""
+        self.compiled.began_with = state["compiled_for"]
+        told = str(self._folder.expected).split(" ", 2)[2:]
+        expected = json.loads(told[0]).get(_BEGUN, {}) if told else {}
+        self.begun.resumed(state.get("begun"), expected)  # older versions have none
+        return {"begun": self.begun}
 
     def resumed(
         self, trainer: pl.Trainer, state: Mapping[str, Any], before: KeptBeside | None = None
@@ -129,6 +149,10 @@ class FirstBatch:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
+        loaders = training_loaders(trainer)
+        is_begun = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 1
+        begun = self.begun.comes(trainer, loaders) if is_begun else {}
+        self.begun.let_go(loaders)
         self.late.first_read(trainer)
         if (asked := self._unlike) is not None:
             self._unlike = None
@@ -141,7 +165,8 @@ class FirstBatch:
             return None
         seen, _ = self.late.look(trainer)
         more = more_than(self.late.known, seen) if self._folder.waits else seen
-        random, told = rng_states_in_a_word(), json.dumps({**told_and_said(trainer), _LATE: more})
+        said = {**told_and_said(trainer), _LATE: more, _BEGUN: begun}
+        random, told = rng_states_in_a_word(), json.dumps(said)
         found = f"{self._fingerprint(batch):016x} {random} {told}"
         if self._folder.waits:
             other = agreed(self._together, first_other(self.late.known, seen))
@@ -153,6 +178,20 @@ class FirstBatch:
             self._folder.note_batch(found or None)
             return None
         return agreed(self._together, self._other_than(str(expected), found))
+
+    def validation_begins(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        batch: object,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Look at what data say with the first mini-batch of a validation; a hook of Lightning."""
+        if batch_idx == 0:
+            loaders = tree_leaves(trainer.val_dataloaders)[dataloader_idx : dataloader_idx + 1]
+            self.begun.comes(trainer, loaders)
+            self.begun.let_go(loaders)
 
     def validated(self, trainer: pl.Trainer) -> str | None:
         """Return why the first validation behind a checkpoint was none of the same data."""
@@ -185,6 +224,7 @@ class FirstBatch:
             return f"{ELSEWHERE}: other random numbers had been drawn for its first batch"
         known, seen = json.loads(told[0] if told else now), json.loads(now)
         wanted, made = known.pop(_LATE, {}), seen.pop(_LATE, {})
+        known.pop(_BEGUN, None), seen.pop(_BEGUN, None)  # of what `told_and_said` has
         if (name := first_other(wanted, made) or lacks(made, wanted)) is not None:
             return (
                 f"{ELSEWHERE}: {name.partition(' ')[2]} is another one at the first batch after "

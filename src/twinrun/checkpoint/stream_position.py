@@ -91,8 +91,9 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
         return True
     attributes = attributes_seen(part).items()
     told = [value for name, value in attributes if before.get(name, part) is not value]
-    waiting = {seen for value in told for _, seen in values_seen(value, "")}
-    return all(
+    kept = [{seen for _, seen in values_seen(value, "")} for value in told]
+    waiting = set[str]().union(*kept)
+    return any(each.issuperset(saved.values()) for each in kept) or all(
         saved.get(path) in waiting or _begins_anew(part, saved.get(path), now.get(path))
         for path in others
     )

@@ -1,0 +1,237 @@
+"""Streams that keep what they are told for their next iterator: whether each one begins anew.
+
+Such a stream (a Hugging Face `IterableDataset`) says where its last iterator was. Told so, its next
+one goes on there, where in an undisturbed training it begins at the stream's start. Whether it does
+shows in what the stream says with an epoch's first mini-batch: if that is what it said with the
+first one of all, behind a state as that of the checkpoint, a resumed training tells it what it said
+before its first iterator.
+"""
+
+import copy
+import dis
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+import pytorch_lightning as pl
+import xxhash
+
+from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.own_states import functions_behind, keys_in, values_seen
+from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.restored import ELSEWHERE
+from twinrun.checkpoint.stateful import UNSAID, Stateful, is_asked, state_told
+from twinrun.checkpoint.stream_position import parts_of, told_anew
+from twinrun.checkpoint.users_code import attributes_seen, names_in
+from twinrun.containers import set_attribute_of
+
+_MOST = 16  # states of a stream that are remembered: most have one at each epoch's end
+_ANY = {"__dict__", "vars", "getattr", "setattr"}
+
+
+class Record(TypedDict):
+    """How the iterators of a stream have begun."""
+
+    state: dict[str, Any]
+    """What it said before the first one of all."""
+    first: str | None
+    """A look at what it said with that one's first mini-batch."""
+    anew: list[str]
+    """Looks at states behind which one began alike."""
+    is_other: bool
+    """Whether one has begun otherwise."""
+
+
+class _Told(NamedTuple):
+    """Where a part keeps what it is told."""
+
+    part: object
+    """It."""
+    owner: object
+    """It, or a stream in it."""
+    name: str
+    """Of the owner's attribute."""
+    before: object
+    """What that was."""
+    position: dict[str, Any]
+    """What the part is told."""
+
+    def is_kept(self) -> bool:
+        """Say whether it is still there, or what of it is the owner's; most use it up."""
+        now = attributes_seen(self.owner).get(self.name)
+        if now is self.before or not isinstance(now, Mapping):
+            return False
+        return {seen for _, seen in values_seen(now, "")} <= {
+            seen for _, seen in values_seen(self.position, "")
+        }
+
+
+class BegunAnew:
+    """How they have begun, and what they are told where a training is resumed."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._records: dict[str, Record] = {}
+        self._before: dict[str, str | None] = {}  # an iterator that has begun now
+        self._expected: Mapping[str, str] = {}  # with the first batch behind the checkpoint
+        # Those that nobody has seen begin from their start; and what was kept where one was told.
+        self._unknown, self._told = set[str](), list[_Told]()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it."""
+        return copy.deepcopy(dict(self._records))
+
+    def resumed(self, saved: Mapping[str, Any] | None, expected: Mapping[str, str]) -> None:
+        """Go on from a checkpoint.
+
+        Args:
+            saved: what `state` returned.
+            expected: what `comes` returned at the first batch behind it, if that is known.
+        """
+        self._records, self._expected = copy.deepcopy(dict(saved or {})), expected
+
+    def begins(self, trainer: pl.Trainer, loaders: Iterable[object]) -> None:
+        """Look at what is said before an iterator of loaders is made."""
+        for key, part in _keeping(trainer, loaders):
+            state = state_told(part)
+            self._before[key] = seen = _seen(part, state)
+            if key not in self._records and key not in self._unknown and seen is not None:
+                self._records[key] = {"state": state, "first": None, "anew": [], "is_other": False}
+
+    def comes(self, trainer: pl.Trainer, loaders: Iterable[object]) -> dict[str, str]:
+        """Return looks at what is said with the first mini-batch of an iterator of loaders."""
+        found = dict[str, str]()
+        for key, part in _keeping(trainer, loaders):
+            seen, before = _seen(part, state_told(part)), self._before.pop(key, None)
+            if (record := self._records.get(key)) is None or before is None:
+                continue
+            if seen is None:
+                del self._records[key]
+                self._unknown.add(key)
+                continue
+            found[key] = seen
+            record["first"] = record["first"] or seen
+            if record["first"] != seen:
+                record["is_other"] = True
+            elif before not in record["anew"]:
+                record["anew"] = [*record["anew"], before][-_MOST:]
+        return found
+
+    def waits(self, trainer: pl.Trainer) -> str | None:
+        """Say why a checkpoint is not written yet: of validation data no first batch is compared."""
+        trained = {id(part) for part in parts_of(training_loaders(trainer))}
+        for key, part in _keeping(trainer, loaders_of(trainer)):
+            record = self._records.get(key)
+            if id(part) in trained or not record or not record["first"] or record["is_other"]:
+                continue
+            if _seen(part, state_told(part)) not in record["anew"]:
+                return (
+                    f"{type(part).__name__} keeps what it is told for its next iterator: a "
+                    f"checkpoint waits until one more validation has shown that this begins anew"
+                )
+        return None
+
+    def positions(
+        self,
+        trainer: pl.Trainer,
+        loaders: Sequence[object],
+        positions: Sequence[dict[str, Any]],
+        *,
+        is_in_epoch: bool,
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Return what parts are to be told, and why that cannot be known, if so.
+
+        Args:
+            trainer: of the training.
+            loaders: whose parts these are.
+            positions: of all that have one, as the checkpoint has them.
+            is_in_epoch: whether first mini-batches had come of all that were being read.
+        """
+        keys = {id(part): key for key, part in _keeping(trainer, loaders_of(trainer))}
+        trained = {id(part) for part in parts_of(training_loaders(trainer))}
+        stateful = [part for part in parts_of(loaders) if isinstance(part, Stateful)]
+        found, why = list[dict[str, Any]](), None
+        for part, position in zip(stateful, positions, strict=True):
+            key = keys.get(id(part), "")
+            if key and (record := self._records.get(key)) is not None:
+                is_compared = id(part) in trained and not is_in_epoch
+                is_anew = self._is_anew(key, record, _seen(part, position), is_compared)
+                position = copy.deepcopy(record["state"]) if is_anew else position
+                why = _unknown(part) if is_anew is None else why
+            elif key:
+                self._unknown.add(key)
+            for owner, name in _kept_in(part) if key else ():
+                kept = attributes_seen(owner).get(name)
+                self._told.append(_Told(part, owner, name, kept, position))
+            found.append(position)
+        return found, why
+
+    def _is_anew(self, key: str, record: Record, seen: str | None, is_compared: bool) -> bool | None:
+        """Say whether the next iterator begins as the first one did; None if nobody knows."""
+        if seen is None or record["first"] is None or seen in record["anew"]:
+            return seen in record["anew"]
+        if is_compared and key in self._expected:
+            return self._expected[key] == record["first"]
+        return None if is_compared and not record["is_other"] else False
+
+    def let_go(self, loaders: Iterable[object]) -> None:
+        """Have the parts of loaders forget what they were told, now that these have begun there.
+
+        The next iterator begins as in the undisturbed training, where nobody told them.
+        """
+        begun = {id(part) for part in parts_of([*loaders])} if self._told else ()
+        for told in self._told:
+            if id(told.part) in begun and told.is_kept():
+                set_attribute_of(told.owner, told.name, told.before)
+        self._told = [told for told in self._told if id(told.part) not in begun]
+
+
+def _unknown(part: object) -> str:
+    return (
+        f"{ELSEWHERE}: the process was killed before the first mini-batch behind the checkpoint, "
+        f"which shows where {type(part).__name__} begins that epoch"
+    )
+
+
+def _seen(part: object, state: dict[str, Any]) -> str | None:
+    """Look at what a part says, but for what it is told anew; None if that cannot be seen."""
+    if state is UNSAID or state == UNSAID or look(state, ()).startswith(UNSEEN):
+        return None
+    anew = told_anew(part)
+    values = [each for each in values_seen(state, "") if anew.isdisjoint(keys_in(each[0]))]
+    return xxhash.xxh3_64_hexdigest(repr(sorted(values)).encode(errors="backslashreplace"))
+
+
+def _keeping(trainer: pl.Trainer, of: Iterable[object]) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of loaders that keep what they are told, by their place and class."""
+    loaders = loaders_of(trainer)
+    asked = {id(part) for part in parts_of([*of])} - {id(loader) for loader in loaders}
+    for turn, part in enumerate(parts_of(loaders)):
+        is_asked_here = id(part) in asked and isinstance(part, Stateful) and is_asked(part)
+        if is_asked_here and [*_kept_in(part)]:
+            yield f"{turn} {type(part).__name__}", part
+
+
+def _kept_in(part: object) -> Iterator[tuple[object, str]]:
+    """Name where a part, or a stream in one of its attributes, keeps what it is told."""
+    inner = [each for each in attributes_seen(part).values() if isinstance(each, Stateful)]
+    for owner in (part, *inner):
+        for name in sorted(_kept_by(type(owner))):
+            yield owner, name
+
+
+@functools.cache
+def _kept_by(kind: type) -> frozenset[str]:
+    """Name what `load_state_dict` sets, if `state_dict` says nothing of that."""
+    loading = [*functions_behind(kind.__mro__, ("load_state_dict",))]
+    saying = [*functions_behind(kind.__mro__, ("state_dict",))]
+    named = {name for function in (*loading, *saying) for name in names_in(function.__code__)}
+    said = {name for function in saying for name in names_in(function.__code__)}
+    stored = {
+        str(step.argval)
+        for function in loading
+        for step in dis.get_instructions(function)
+        if step.opname == "STORE_ATTR"
+    }
+    return frozenset() if _ANY & named or stored & said else frozenset(stored)
