@@ -2,19 +2,20 @@
 
 Such a stream (a Hugging Face `IterableDataset`) says where its last iterator was. Told so, its next
 one goes on there, where in an undisturbed training it begins at the stream's start. Whether it does
-shows in what the stream says with an epoch's first mini-batch: if that is what it said with the
-first one of all, behind a state as that of the checkpoint, a resumed training tells it what it said
-before its first iterator.
+shows in what the stream says with the first mini-batch of an epoch or a validation: if that is the
+same behind two states, a resumed training need not bring it from one to the other.
 """
 
 import copy
 import dis
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import pytorch_lightning as pl
 import xxhash
+from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.own_states import functions_behind, keys_in, values_seen
@@ -35,12 +36,10 @@ class Record(TypedDict):
 
     state: dict[str, Any]
     """What it said before the first one of all."""
-    first: str | None
-    """A look at what it said with that one's first mini-batch."""
-    anew: list[str]
-    """Looks at states behind which one began alike."""
-    is_other: bool
-    """Whether one has begun otherwise."""
+    fresh: str
+    """A look at that."""
+    begun: dict[str, list[str]]
+    """Looks at states behind which one began, by what was said with its first mini-batch."""
 
 
 class _Told(NamedTuple):
@@ -97,10 +96,16 @@ class BegunAnew:
             state = state_told(part)
             self._before[key] = seen = _seen(part, state)
             if key not in self._records and key not in self._unknown and seen is not None:
-                self._records[key] = {"state": state, "first": None, "anew": [], "is_other": False}
+                self._records[key] = {"state": state, "fresh": seen, "begun": {}}
 
-    def comes(self, trainer: pl.Trainer, loaders: Iterable[object]) -> dict[str, str]:
-        """Return looks at what is said with the first mini-batch of an iterator of loaders."""
+    def comes(self, trainer: pl.Trainer, loaders: Iterable[object], fetcher: Any) -> dict[str, str]:
+        """Return looks at what is said with the first mini-batch of an iterator of loaders.
+
+        Args:
+            trainer: of the training.
+            loaders: that have begun.
+            fetcher: of Lightning; it may have fetched a batch ahead.
+        """
         found = dict[str, str]()
         for key, part in _keeping(trainer, loaders):
             seen, before = _seen(part, state_told(part)), self._before.pop(key, None)
@@ -110,25 +115,21 @@ class BegunAnew:
                 del self._records[key]
                 self._unknown.add(key)
                 continue
-            found[key] = seen
-            record["first"] = record["first"] or seen
-            if record["first"] != seen:
-                record["is_other"] = True
-            elif before not in record["anew"]:
-                record["anew"] = [*record["anew"], before][-_MOST:]
+            found[key] = f"{getattr(fetcher, 'fetched', 0)} {seen}"
+            alike = [each for each in record["begun"].get(found[key], []) if each != before]
+            record["begun"][found[key]] = [*alike, before][-_MOST:]
+            record["begun"] = dict([*record["begun"].items()][-_MOST:])
         return found
 
     def waits(self, trainer: pl.Trainer) -> str | None:
-        """Say why a checkpoint is not written yet: of validation data no first batch is compared."""
-        trained = {id(part) for part in parts_of(training_loaders(trainer))}
-        for key, part in _keeping(trainer, loaders_of(trainer)):
-            record = self._records.get(key)
-            if id(part) in trained or not record or not record["first"] or record["is_other"]:
+        """Say why a checkpoint is not written yet: of validation no first batch is compared."""
+        for key, part in _keeping(trainer, tree_leaves(trainer.val_dataloaders)):
+            if (record := self._records.get(key)) is None or _goes_on(record):
                 continue
-            if _seen(part, state_told(part)) not in record["anew"]:
+            if record["begun"] and not _alike(record, _seen(part, state_told(part))):
                 return (
                     f"{type(part).__name__} keeps what it is told for its next iterator: a "
-                    f"checkpoint waits until one more validation has shown that this begins anew"
+                    f"checkpoint waits until one more validation has shown how this begins"
                 )
         return None
 
@@ -139,41 +140,44 @@ class BegunAnew:
         positions: Sequence[dict[str, Any]],
         *,
         is_in_epoch: bool,
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return what parts are to be told, and why that cannot be known, if so.
+        under_way: Sequence[object] = (),
+    ) -> tuple[list[dict[str, Any] | None], str | None]:
+        """Return what parts are to be told, None of nothing, and why that cannot be known, if so.
 
         Args:
             trainer: of the training.
             loaders: whose parts these are.
             positions: of all that have one, as the checkpoint has them.
             is_in_epoch: whether first mini-batches had come of all that were being read.
+            under_way: those of the loaders that are being read, and whose parts are told nothing.
         """
         keys = {id(part): key for key, part in _keeping(trainer, loaders_of(trainer))}
         trained = {id(part) for part in parts_of(training_loaders(trainer))}
         stateful = [part for part in parts_of(loaders) if isinstance(part, Stateful)]
-        found, why = list[dict[str, Any]](), None
+        for part in parts_of(under_way):
+            keys.pop(id(part), None)
+        found, why = list[dict[str, Any] | None](), None
+        position: dict[str, Any] | None
         for part, position in zip(stateful, positions, strict=True):
             key = keys.get(id(part), "")
             if key and (record := self._records.get(key)) is not None:
-                is_compared = id(part) in trained and not is_in_epoch
-                is_anew = self._is_anew(key, record, _seen(part, position), is_compared)
-                position = copy.deepcopy(record["state"]) if is_anew else position
-                why = _unknown(part) if is_anew is None else why
+                seen = _seen(part, position)
+                if id(part) in trained and not is_in_epoch and not _alike(record, seen):
+                    seen = next(iter(record["begun"].get(self._expected.get(key, ""), [])), None)
+                    is_open = key not in self._expected and not _goes_on(record)
+                    why = _unknown(part) if is_open and record["begun"] else why
+                alike = _alike(record, seen)
+                if _seen(part, state_told(part)) in alike:
+                    position = None
+                elif record["fresh"] in alike:
+                    position = copy.deepcopy(record["state"])
             elif key:
                 self._unknown.add(key)
-            for owner, name in _kept_in(part) if key else ():
+            for owner, name in _kept_in(part) if key and position is not None else ():
                 kept = attributes_seen(owner).get(name)
                 self._told.append(_Told(part, owner, name, kept, position))
             found.append(position)
         return found, why
-
-    def _is_anew(self, key: str, record: Record, seen: str | None, is_compared: bool) -> bool | None:
-        """Say whether the next iterator begins as the first one did; None if nobody knows."""
-        if seen is None or record["first"] is None or seen in record["anew"]:
-            return seen in record["anew"]
-        if is_compared and key in self._expected:
-            return self._expected[key] == record["first"]
-        return None if is_compared and not record["is_other"] else False
 
     def let_go(self, loaders: Iterable[object]) -> None:
         """Have the parts of loaders forget what they were told, now that these have begun there.
@@ -185,6 +189,25 @@ class BegunAnew:
             if id(told.part) in begun and told.is_kept():
                 set_attribute_of(told.owner, told.name, told.before)
         self._told = [told for told in self._told if id(told.part) not in begun]
+
+
+def _alike(record: Record, seen: str | None) -> set[str]:
+    """Return the states behind which an iterator began as behind another one.
+
+    None where one began otherwise behind the same state: by something that the stream does not say.
+    """
+    times = Counter(
+        (key.partition(" ")[0], each) for key, several in record["begun"].items() for each in several
+    )
+    if any(number > 1 for number in times.values()):
+        return set()
+    return {each for several in record["begun"].values() if seen in several for each in several}
+
+
+def _goes_on(record: Record) -> bool:
+    """Say whether iterators have begun each in its own way, as those of a stream that goes on."""
+    counts = [key.partition(" ")[0] for key in record["begun"]]
+    return len({*counts}) < len(counts)
 
 
 def _unknown(part: object) -> str:
@@ -205,12 +228,16 @@ def _seen(part: object, state: dict[str, Any]) -> str | None:
 
 def _keeping(trainer: pl.Trainer, of: Iterable[object]) -> Iterator[tuple[str, Any]]:
     """Yield the parts of loaders that keep what they are told, by their place and class."""
-    loaders = loaders_of(trainer)
-    asked = {id(part) for part in parts_of([*of])} - {id(loader) for loader in loaders}
-    for turn, part in enumerate(parts_of(loaders)):
-        is_asked_here = id(part) in asked and isinstance(part, Stateful) and is_asked(part)
-        if is_asked_here and [*_kept_in(part)]:
-            yield f"{turn} {type(part).__name__}", part
+    trained, validated = training_loaders(trainer), tree_leaves(trainer.val_dataloaders)
+    parts = {"training": parts_of(trained), "validation": parts_of(validated)}
+    asked = {id(part) for part in parts_of([*of])} - set(map(id, (*trained, *validated)))
+    # What both read has begun elsewhere meanwhile.
+    both = set.intersection(*({id(part) for part in each} for each in parts.values()))
+    for name, several in parts.items():
+        for turn, part in enumerate(several):
+            is_meant = id(part) in asked - both and isinstance(part, Stateful) and is_asked(part)
+            if is_meant and [*_kept_in(part)]:
+                yield f"{name} {turn} {type(part).__name__}", part
 
 
 def _kept_in(part: object) -> Iterator[tuple[object, str]]:
@@ -223,7 +250,7 @@ def _kept_in(part: object) -> Iterator[tuple[object, str]]:
 
 @functools.cache
 def _kept_by(kind: type) -> frozenset[str]:
-    """Name what `load_state_dict` sets, if `state_dict` says nothing of that."""
+    """Name what `load_state_dict` sets and `state_dict` says nothing of."""
     loading = [*functions_behind(kind.__mro__, ("load_state_dict",))]
     saying = [*functions_behind(kind.__mro__, ("state_dict",))]
     named = {name for function in (*loading, *saying) for name in names_in(function.__code__)}
@@ -234,4 +261,4 @@ def _kept_by(kind: type) -> frozenset[str]:
         for step in dis.get_instructions(function)
         if step.opname == "STORE_ATTR"
     }
-    return frozenset() if _ANY & named or stored & said else frozenset(stored)
+    return frozenset() if _ANY & named else frozenset(stored - said)

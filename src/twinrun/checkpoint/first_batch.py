@@ -53,6 +53,8 @@ class FirstBatch:
         """What data were first given as they were read."""
         self.begun = BegunAnew()
         """How streams have begun that keep what they are told for that."""
+        # Validation loaders that have given a batch: now, in the last validation, before the stop.
+        self._giving, self._gave, self._had_given = set[int](), set[int](), set[int]()
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
         self._is_in_epoch = False  # resumed there
         self._validations: ToldEpochs | None = None  # until data have been validated
@@ -86,7 +88,8 @@ class FirstBatch:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
         beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
-        return {**kept, "beside": {**beside, "begun": self.begun.state()}}
+        more = {"begun": self.begun.state(), "validated": sorted(self._gave)}
+        return {**kept, "beside": {**beside, **more}}
 
     def load(self, state: Mapping[str, Any]) -> dict[str, BegunAnew]:
         """Take what a checkpoint holds, and return what is needed as it is put back."""
@@ -110,6 +113,7 @@ class FirstBatch:
             What cannot be compared, though it has to be.
         """
         told = self._validations = ToldEpochs(trainer, state)
+        self._had_given = {*state.get("validated", [])}  # older versions have none
         self._is_in_epoch = before is not None
         self.parted.resumed(trainer, state.get("shared", []))  # older versions have none
 
@@ -151,7 +155,8 @@ class FirstBatch:
             return other
         loaders = training_loaders(trainer)
         is_begun = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 1
-        begun = self.begun.comes(trainer, loaders) if is_begun else {}
+        fetcher = trainer.fit_loop._data_fetcher
+        begun = self.begun.comes(trainer, loaders, fetcher) if is_begun else {}
         self.begun.let_go(loaders)
         self.late.first_read(trainer)
         if (asked := self._unlike) is not None:
@@ -188,18 +193,23 @@ class FirstBatch:
         dataloader_idx: int = 0,
     ) -> None:
         """Look at what data say with the first mini-batch of a validation; a hook of Lightning."""
+        self._giving.add(dataloader_idx)
         if batch_idx == 0:
             loaders = tree_leaves(trainer.val_dataloaders)[dataloader_idx : dataloader_idx + 1]
-            self.begun.comes(trainer, loaders)
+            self.begun.comes(trainer, loaders, trainer.fit_loop.epoch_loop.val_loop._data_fetcher)
             self.begun.let_go(loaders)
 
     def validated(self, trainer: pl.Trainer) -> str | None:
         """Return why the first validation behind a checkpoint was none of the same data."""
         told, self._validations = self._validations, None
+        self._gave, self._giving, had_given = self._giving, set(), self._had_given
+        self._had_given = set()
         self.late.has_passed(trainer, is_of_training=False)
         if told is None:
             return None
-        return agreed(self._together, told.unlike_in_validation() or self.late.unlike(trainer))
+        none = f"{ELSEWHERE}: no mini-batch of validation data came after the stop"
+        is_without = bool(had_given - self._gave)
+        return agreed(self._together, none if is_without else told.unlike_in_validation() or self.late.unlike(trainer))
 
     def changed(self, trainer: pl.Trainer) -> str | None:
         """Return what has changed, or was made otherwise, where nobody compares it any more."""

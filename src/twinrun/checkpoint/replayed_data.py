@@ -258,7 +258,7 @@ def replay(
     Args:
         trainer: of the training.
         fetcher: of its batches.
-        state: of a `RunningEpoch`.
+        state: of a `RunningEpoch`, with the positions that data are told.
         watch: looks at the batches that the fetcher fetches from now on.
     """
     loaders, order = training_loaders(trainer), state["order"]
@@ -268,7 +268,7 @@ def replay(
     telling = [each for each in loaders if isinstance(each, Stateful)]
     for each, told in zip(telling, state["told"], strict=True):
         each.load_state_dict(told)
-    put_back(read_again(trainer), order["positions"])
+    put_back(read_again(trainer), state["positions"])
     for generator, saved in zip(generators_of(loaders), order["generators"], strict=True):
         generator.set_state(saved)
     at_iterator = _what_to_tell(trainer, state)

@@ -94,9 +94,9 @@ def begin_anew(trainer: pl.Trainer) -> None:
 def begin_epoch(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
     """Put back what the hooks that begin an epoch may need, where a later moment of it follows."""
     state["loaded"].put_back(trainer, module)  # what did not come back is told at that moment
-    order = state["epoch"]["order"]
-    order["positions"], _ = state["begun"].positions(
-        trainer, read_again(trainer), order["positions"], is_in_epoch=True
+    positions = state["epoch"]["order"]["positions"]
+    state["epoch"]["positions"], _ = state["begun"].positions(
+        trainer, read_again(trainer), positions, is_in_epoch=True
     )
     # Those of the first epoch are as they were: a training begins with them.
     if trainer.current_epoch > 0:
@@ -130,7 +130,9 @@ def restore_mid_epoch(
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
     trained = training_loaders(trainer)
     loaders = loaders_of(trainer)
-    told, _ = state["begun"].positions(trainer, loaders, state["positions"], is_in_epoch=True)
+    told, _ = state["begun"].positions(
+        trainer, loaders, state["positions"], is_in_epoch=True, under_way=trained
+    )
     name = put_back_in_epoch(loaders, told, trained)
     if name is not None:
         return _says_elsewhere(name)
