@@ -82,7 +82,7 @@ class BegunAnew:
         return copy.deepcopy(dict(self._records))
 
     def resumed(self, saved: Mapping[str, Any] | None, expected: Mapping[str, str]) -> None:
-        """Go on from a checkpoint.
+        """Take what a checkpoint holds.
 
         Args:
             saved: what `state` returned.
@@ -122,7 +122,7 @@ class BegunAnew:
         return found
 
     def waits(self, trainer: pl.Trainer) -> str | None:
-        """Say why a checkpoint is not written yet: of validation no first batch is compared."""
+        """Say why a checkpoint is not written yet: of validation data none is compared."""
         for key, part in _keeping(trainer, tree_leaves(trainer.val_dataloaders)):
             if (record := self._records.get(key)) is None or _goes_on(record):
                 continue
@@ -142,7 +142,7 @@ class BegunAnew:
         is_in_epoch: bool,
         under_way: Sequence[object] = (),
     ) -> tuple[list[dict[str, Any] | None], str | None]:
-        """Return what parts are to be told, None of nothing, and why that cannot be known, if so.
+        """Return what parts are told, None if it is nothing, and why that is not known, if so.
 
         Args:
             trainer: of the training.
@@ -173,9 +173,10 @@ class BegunAnew:
                     position = copy.deepcopy(record["state"])
             elif key:
                 self._unknown.add(key)
-            for owner, name in _kept_in(part) if key and position is not None else ():
-                kept = attributes_seen(owner).get(name)
-                self._told.append(_Told(part, owner, name, kept, position))
+            if key and position is not None:
+                for owner, name in _kept_in(part):
+                    kept = attributes_seen(owner).get(name)
+                    self._told.append(_Told(part, owner, name, kept, position))
             found.append(position)
         return found, why
 
@@ -194,10 +195,12 @@ class BegunAnew:
 def _alike(record: Record, seen: str | None) -> set[str]:
     """Return the states behind which an iterator began as behind another one.
 
-    None where one began otherwise behind the same state: by something that the stream does not say.
+    There are none if one began otherwise behind the same state: something else decides that.
     """
     times = Counter(
-        (key.partition(" ")[0], each) for key, several in record["begun"].items() for each in several
+        (key.partition(" ")[0], each)
+        for key, several in record["begun"].items()
+        for each in several
     )
     if any(number > 1 for number in times.values()):
         return set()

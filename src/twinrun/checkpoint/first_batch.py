@@ -88,7 +88,7 @@ class FirstBatch:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
         beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
-        more = {"begun": self.begun.state(), "validated": sorted(self._gave)}
+        more = {"iterators": self.begun.state(), "giving": sorted(self._gave)}
         return {**kept, "beside": {**beside, **more}}
 
     def load(self, state: Mapping[str, Any]) -> dict[str, BegunAnew]:
@@ -96,7 +96,7 @@ class FirstBatch:
         self.compiled.began_with = state["compiled_for"]
         told = str(self._folder.expected).split(" ", 2)[2:]
         expected = json.loads(told[0]).get(_BEGUN, {}) if told else {}
-        self.begun.resumed(state.get("begun"), expected)  # older versions have none
+        self.begun.resumed(state.get("iterators"), expected)  # older versions have none
         return {"begun": self.begun}
 
     def resumed(
@@ -113,7 +113,7 @@ class FirstBatch:
             What cannot be compared, though it has to be.
         """
         told = self._validations = ToldEpochs(trainer, state)
-        self._had_given = {*state.get("validated", [])}  # older versions have none
+        self._had_given = {*state.get("giving", [])}  # older versions have none
         self._is_in_epoch = before is not None
         self.parted.resumed(trainer, state.get("shared", []))  # older versions have none
 
@@ -209,7 +209,10 @@ class FirstBatch:
             return None
         none = f"{ELSEWHERE}: no mini-batch of validation data came after the stop"
         is_without = bool(had_given - self._gave)
-        return agreed(self._together, none if is_without else told.unlike_in_validation() or self.late.unlike(trainer))
+        return agreed(
+            self._together,
+            none if is_without else told.unlike_in_validation() or self.late.unlike(trainer),
+        )
 
     def changed(self, trainer: pl.Trainer) -> str | None:
         """Return what has changed, or was made otherwise, where nobody compares it any more."""

@@ -53,7 +53,7 @@ def put_back(
 
     Args:
         loaders: of the training.
-        positions: of all that have one, in order; None of what is told nothing.
+        positions: of all that have one, in order; None tells it nothing.
         compared: those of the loaders whose parts are asked where their first batch comes.
     """
     later = {id(part) for part in parts_of(compared)}
