@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 import pytorch_lightning as pl
 import xxhash
 from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader
 
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.own_states import functions_behind, keys_in, values_seen
@@ -74,8 +75,8 @@ class BegunAnew:
         self._records: dict[str, Record] = {}
         self._before: dict[str, str | None] = {}  # an iterator that has begun now
         self._expected: Mapping[str, str] = {}  # with the first batch behind the checkpoint
-        # Those that nobody has seen begin from their start; and what was kept where one was told.
-        self._unknown, self._told = set[str](), list[_Told]()
+        self._unknown = set[str]()  # those whose state cannot be looked at
+        self._told, self._told_at = list[_Told](), dict[str, str | None]()
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
@@ -93,8 +94,10 @@ class BegunAnew:
     def begins(self, trainer: pl.Trainer, loaders: Iterable[object]) -> None:
         """Look at what is said before an iterator of loaders is made."""
         for key, part in _keeping(trainer, loaders):
-            state = state_told(part)
-            self._before[key] = seen = _seen(part, state)
+            state = _said(part)
+            seen = _seen(part, state)
+            # It does not say yet what it has been told.
+            self._before[key] = self._told_at.get(key, seen)
             if key not in self._records and key not in self._unknown and seen is not None:
                 self._records[key] = {"state": state, "fresh": seen, "begun": {}}
 
@@ -108,7 +111,7 @@ class BegunAnew:
         """
         found = dict[str, str]()
         for key, part in _keeping(trainer, loaders):
-            seen, before = _seen(part, state_told(part)), self._before.pop(key, None)
+            seen, before = _seen(part, _said(part)), self._before.pop(key, None)
             if (record := self._records.get(key)) is None or before is None:
                 continue
             if seen is None:
@@ -126,7 +129,7 @@ class BegunAnew:
         for key, part in _keeping(trainer, tree_leaves(trainer.val_dataloaders)):
             if (record := self._records.get(key)) is None or _goes_on(record):
                 continue
-            if record["begun"] and not _alike(record, _seen(part, state_told(part))):
+            if record["begun"] and not _alike(record, _seen(part, _said(part))):
                 return (
                     f"{type(part).__name__} keeps what it is told for its next iterator: a "
                     f"checkpoint waits until one more validation has shown how this begins"
@@ -167,29 +170,30 @@ class BegunAnew:
                     is_open = key not in self._expected and not _goes_on(record)
                     why = _unknown(part) if is_open and record["begun"] else why
                 alike = _alike(record, seen)
-                if _seen(part, state_told(part)) in alike:
+                if _seen(part, _said(part)) in alike:
                     position = None
                 elif record["fresh"] in alike:
                     position = copy.deepcopy(record["state"])
-            elif key:
-                self._unknown.add(key)
             if key and position is not None:
+                self._told_at[key] = _seen(part, position)
                 for owner, name in _kept_in(part):
                     kept = attributes_seen(owner).get(name)
                     self._told.append(_Told(part, owner, name, kept, position))
             found.append(position)
         return found, why
 
-    def let_go(self, loaders: Iterable[object]) -> None:
+    def let_go(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
         """Have the parts of loaders forget what they were told, now that these have begun there.
 
         The next iterator begins as in the undisturbed training, where nobody told them.
         """
-        begun = {id(part) for part in parts_of([*loaders])} if self._told else ()
+        begun = {id(part) for part in parts_of(loaders)} if self._told else ()
         for told in self._told:
             if id(told.part) in begun and told.is_kept():
                 set_attribute_of(told.owner, told.name, told.before)
         self._told = [told for told in self._told if id(told.part) not in begun]
+        for key, _ in _keeping(trainer, loaders) if begun else ():
+            self._told_at.pop(key, None)
 
 
 def _alike(record: Record, seen: str | None) -> set[str]:
@@ -220,6 +224,13 @@ def _unknown(part: object) -> str:
     )
 
 
+def _said(part: Any) -> dict[str, Any]:
+    try:
+        return state_told(part)
+    except Exception:  # of whatever class: there is no copy of it
+        return UNSAID
+
+
 def _seen(part: object, state: dict[str, Any]) -> str | None:
     """Look at what a part says, but for what it is told anew; None if that cannot be seen."""
     if state is UNSAID or state == UNSAID or look(state, ()).startswith(UNSEEN):
@@ -238,14 +249,16 @@ def _keeping(trainer: pl.Trainer, of: Iterable[object]) -> Iterator[tuple[str, A
     both = set.intersection(*({id(part) for part in each} for each in parts.values()))
     for name, several in parts.items():
         for turn, part in enumerate(several):
-            is_meant = id(part) in asked - both and isinstance(part, Stateful) and is_asked(part)
-            if is_meant and [*_kept_in(part)]:
+            if id(part) not in asked - both or isinstance(part, DataLoader):
+                continue
+            if isinstance(part, Stateful) and is_asked(part) and [*_kept_in(part)]:
                 yield f"{name} {turn} {type(part).__name__}", part
 
 
 def _kept_in(part: object) -> Iterator[tuple[object, str]]:
     """Name where a part, or a stream in one of its attributes, keeps what it is told."""
-    inner = [each for each in attributes_seen(part).values() if isinstance(each, Stateful)]
+    values = attributes_seen(part).values()
+    inner = [each for each in values if issubclass(type(each), Stateful)]
     for owner in (part, *inner):
         for name in sorted(_kept_by(type(owner))):
             yield owner, name

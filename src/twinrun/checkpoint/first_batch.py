@@ -153,11 +153,7 @@ class FirstBatch:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
-        loaders = training_loaders(trainer)
-        is_begun = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 1
-        fetcher = trainer.fit_loop._data_fetcher
-        begun = self.begun.comes(trainer, loaders, fetcher) if is_begun else {}
-        self.begun.let_go(loaders)
+        begun = self._has_begun(trainer)
         self.late.first_read(trainer)
         if (asked := self._unlike) is not None:
             self._unlike = None
@@ -184,6 +180,15 @@ class FirstBatch:
             return None
         return agreed(self._together, self._other_than(str(expected), found))
 
+    def _has_begun(self, trainer: pl.Trainer) -> dict[str, str]:
+        """Look at what data say with the first batch of an epoch; nothing with the others."""
+        loop, begun = trainer.fit_loop, dict[str, str]()
+        if loop.epoch_loop.batch_progress.current.ready == 1:
+            begun = self.begun.comes(trainer, training_loaders(trainer), loop._data_fetcher)
+        if self._unlike is not None:  # it is the first one behind a resume
+            self.begun.let_go(trainer, training_loaders(trainer))
+        return begun
+
     def validation_begins(
         self,
         trainer: pl.Trainer,
@@ -197,7 +202,7 @@ class FirstBatch:
         if batch_idx == 0:
             loaders = tree_leaves(trainer.val_dataloaders)[dataloader_idx : dataloader_idx + 1]
             self.begun.comes(trainer, loaders, trainer.fit_loop.epoch_loop.val_loop._data_fetcher)
-            self.begun.let_go(loaders)
+            self.begun.let_go(trainer, loaders)
 
     def validated(self, trainer: pl.Trainer) -> str | None:
         """Return why the first validation behind a checkpoint was none of the same data."""
