@@ -259,6 +259,9 @@ class RunManifest(Origin):
     """The most resident memory, in MiB, summed over the workers."""
     resumed_at: list[int]
     """Steps after which the training was resumed; empty of one that never was."""
+    found_files: NotRequired[list[str]]
+    """Files that it has read and an earlier training, or a rehearsal, had written; absent of an
+    older version."""
     made_anew: NotRequired[list[str]]
     """What data of a resumed training had made as they were read and no checkpoint held: they made
     it anew. Absent where there was nothing, and of an older version."""

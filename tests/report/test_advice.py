@@ -512,7 +512,7 @@ class TestRepeats:
         assert second.startswith("denoiser: the runs of deterministic diverge at step 1 in the or")
         assert second.endswith(
             "look for a shuffle or a sampler that draws from another source than the seed, for a "
-            "set or a folder's listing whose order nothing fixes (sorted, PYTHONHASHSEED), and for "
+            "set, a hash or a folder's listing that nothing fixes (sorted, PYTHONHASHSEED), and for "
             "threads"
         )
 

@@ -104,6 +104,7 @@ SHAPES_NO_RESULT = {
     "wording.py": "words of failures: see `source_hash.ONLY_WORDS`",
     "training/trial_metric.py": "says something on the terminal and writes no file",
     "process/job.py": "redirects output and ends the process; what it refuses leaves no result",
+    "process/side_by_side.py": "lets trainings wait for each other, and has them watch files",
     "process/parent.py": "ends the process with who started it; what it ends leaves no result",
 }
 RERUN_ALONE = {"source", "versions", "data"}  # where they change, a result is made anew

@@ -3,6 +3,7 @@ from twinrun.process.import_log import kept
 from twinrun.process.import_path import folders_in
 from twinrun.process.job import job
 from twinrun.process.launching import environment_of, launch
+from twinrun.process.side_by_side import side_by_side
 
 if __name__ == "__main__":
     threads = snakemake.params.most_threads
@@ -10,6 +11,7 @@ if __name__ == "__main__":
         job(snakemake, threads=threads),
         own_gpus(snakemake.resources.gpu, alone=True) as visible,
         kept(snakemake.output.summary, snakemake.params.imports) as log,
+        side_by_side(snakemake.rule, alone=False),
     ):
         launch(
             "twinrun.timing.measure:measure",

@@ -7,16 +7,16 @@ from twinrun.comparison.pair_records import Cause
 
 # Of data: what has another order in each process, or from time to time.
 UNORDERED = (
-    "for a set or a folder's listing whose order nothing fixes (`sorted`, `PYTHONHASHSEED`), and "
+    "for a set, a `hash` or a folder's listing that nothing fixes (`sorted`, `PYTHONHASHSEED`), and "
     "for threads"
 )
 _EMPTY = "memory that nothing has written (`torch.empty`)"
 # What to look at, a clause for each class.
 ADVICE: dict[Cause, str] = {
-    "initial weights": f"look for weights that are drawn before or without the seed, and for "
-    f"{_EMPTY}",
+    "initial weights": f"look for weights that are drawn before or without the seed, for "
+    f"a file that another training has left, and for {_EMPTY}",
     "between steps": "look for a hook, a callback or another thread that changes weights or "
-    "buffers between steps",
+    "buffers between steps, from a file that another training has left, say",
     "RNG state": "find what draws from or seeds the global random generators (a callback, a "
     "loader, a library, the constructor of the module), and give it a generator of its own",
     "data order": f"look for a shuffle or a sampler that draws from another source than the seed, "

@@ -207,6 +207,8 @@ def _note_steps(
     step_tables: Sequence[pd.DataFrame],
 ) -> None:
     """Put into a comparison how many steps the runs have, if not all as many, and what it saw."""
+    if files := {f for run in manifests if "found_files" in run for f in run["found_files"]}:
+        compared["found_files"] = sorted(files)
     if anew := {name for run in manifests if "made_anew" in run for name in run["made_anew"]}:
         compared["made_anew"] = sorted(anew)
     steps = [manifest["steps"] for manifest in manifests]

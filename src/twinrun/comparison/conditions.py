@@ -43,6 +43,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
     return [
         *([found["traced"]] if "traced" in found else []),
         *_made_anew(found),
+        *_found_files(found),
         *_untrained(found),
         *_losses(found["non_finite_loss"], is_whole="traced" not in found),
         *_weights(found),
@@ -69,6 +70,23 @@ def made_anew(names: Sequence[str]) -> str:
 
 def _made_anew(found: Comparison) -> list[str]:
     return [made_anew(found["made_anew"])] if "made_anew" in found else []
+
+
+def found_files(names: Sequence[str]) -> str:
+    """Say what a training rests on that an earlier one has left.
+
+    >>> found_files(["last.pt"])
+    'last.pt was read as an earlier training (or the rehearsal) left it: a first one finds none'
+    """
+    was, left = ("was", "it") if len(names) == 1 else ("were", "them")
+    return (
+        f"{some(names)} {was} read as an earlier training (or the rehearsal) left {left}: a first "
+        "one finds none"
+    )
+
+
+def _found_files(found: Comparison) -> list[str]:
+    return [found_files(found["found_files"])] if "found_files" in found else []
 
 
 def outputs_that_differ(found: Comparison) -> dict[str, str]:

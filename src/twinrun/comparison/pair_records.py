@@ -122,7 +122,7 @@ class Comparison(TypedDict):
     answer: PairAnswer
     """`equal`: all tensors, all steps, and their number; `not run`: a training failed."""
     reason: str | None
-    """Why there is nothing to compare, or the runs are not comparable; None if they are."""
+    """Why there is nothing to compare, or runs are not comparable; None if they are."""
     repeats: int
     """How many runs."""
     steps: int
@@ -142,14 +142,15 @@ class Comparison(TypedDict):
     first_difference: FirstDifference | None
     """None if nothing differs at any step."""
     logged: OutputComparison | None
-    """What the module logged in each epoch, validation included. None for runs that are no pair, or
-    that have nothing of the kind; likewise below."""
+    """What it logged in each epoch; None for no pair, and without such values; likewise below."""
     metrics: OutputComparison | None
     """What it measured on the test data."""
     predictions: OutputComparison | None
     """What it predicts after training."""
     resumed_at: list[list[int]]
     """For each run the steps after which it was resumed."""
+    found_files: NotRequired[list[str]]
+    """Files of earlier trainings that runs have read; absent if none."""
     made_anew: NotRequired[list[str]]
     """What data of a resumed run had made and no checkpoint held; absent where there is nothing."""
     compiler_cache: Sharing | None

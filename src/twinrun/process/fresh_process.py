@@ -27,6 +27,7 @@ from twinrun.process.import_record import record_imports
 from twinrun.process.machine_faults import is_machine_fault
 from twinrun.process.messages import DoneMessage, FailureMessage, Message, ProgressMessage
 from twinrun.process.parent import STARTED_BY, end_with_parent
+from twinrun.process.shared_files import watch, watch_torch
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
 # transports, and the store at which the workers meet. NCCL names itself in every error, its own
@@ -81,6 +82,7 @@ def _work(function: str) -> NoReturn:
     end_with_parent(os.environ.pop(STARTED_BY, None))
     _rank_by_slurm()
     record_imports()
+    watch()
     arguments = json.load(sys.stdin)
     _channel = os.dup(1)
     os.dup2(2, 1)
@@ -91,6 +93,7 @@ def _work(function: str) -> NoReturn:
         gc.disable()
         called = getattr(importlib.import_module(module), name)
         gc.enable()
+        watch_torch()
         called(**rebuilt(called, arguments))
     except KeyboardInterrupt:  # while something is imported: a training stops in good order
         _failed("interrupted by SIGINT (Ctrl-C)", is_machine_fault=True)

@@ -13,11 +13,15 @@ from twinrun.process.compiler_cache import own_cache
 from twinrun.process.import_log import kept
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
+from twinrun.process.shared_files import read_of_others
+from twinrun.process.side_by_side import is_alone, keep_alone, side_by_side
 from twinrun.run_files import RESUMED
 
 
 def run(asked: Run, further: Mapping[str, str]) -> None:
-    """Train; what fails where it was resumed from a checkpoint is trained from the beginning.
+    """Train; once more, and alone, what was disturbed by files of a training beside it.
+
+    What fails where it was resumed from a checkpoint is trained from the beginning.
 
     Args:
         asked: what is trained, and where its files go.
@@ -27,6 +31,28 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         TwinrunError: if a process fails that began at the beginning; a JobError if that says
             nothing of the training.
     """
+    label, workload = asked.identity.label, asked.identity.workload
+    alone = is_alone(workload)
+    with side_by_side(label, alone=alone) as neighbours:
+        try:
+            _run(asked, further)
+        # What a half-written file of another's leads to says nothing of the training.
+        except TwinrunError:
+            if alone or not neighbours.disturbed_by():
+                raise
+        files = neighbours.disturbed_by()
+        if alone or not files:
+            return
+    again = f"it is trained again, alone, and {workload} is so from now on"
+    say(f"{label}: {read_of_others(files)}; {again}")
+    keep_alone(workload)
+    shutil.rmtree(asked.checkpoints, ignore_errors=True)
+    Path(asked.files.manifest).unlink(missing_ok=True)
+    with side_by_side(label, alone=True):
+        _run(asked, further)
+
+
+def _run(asked: Run, further: Mapping[str, str]) -> None:
     variant = asked.training.variant
     variables = environment_of(
         seed=asked.identity.seed,

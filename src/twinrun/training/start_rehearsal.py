@@ -27,6 +27,7 @@ from twinrun.process.imported_code import distributions_hash
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.planned_code import hash_of_code
+from twinrun.process.side_by_side import side_by_side
 from twinrun.process.slurm import srun_of_job
 from twinrun.training.files_left import left_behind, listing
 from twinrun.training.rehearsal_plan import SEED, Part, Rehearsed, parts_of
@@ -136,7 +137,10 @@ def _launched(
     if resources is not None:
         command, root = srun_of_job(resources, name="rehearsal", threads=threads), shared
         shared.mkdir(parents=True, exist_ok=True)  # other machines see it, unlike /tmp
-    with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder,
+        side_by_side("rehearsal", alone=False),
+    ):
         report = Path(folder, "report.json")
         launch(
             "twinrun.training.rehearsal:rehearse",

@@ -32,6 +32,7 @@ from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
+from twinrun.process.shared_files import disturbed, found
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
@@ -141,7 +142,6 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-
     # Write.
     watchers.happened.look_at_code()
     # The manifest and its checksums come last: a run that has them is whole.
@@ -163,7 +163,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
-        "no_result": no_result,
+        "no_result": no_result or disturbed(),
         "doubts": doubts + unproven,
         "seconds": {
             "setup": round(setup_ended - started, 3),
@@ -176,6 +176,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "proof": proof,
         "peak_memory_mb": memory,
         "resumed_at": team.tracer.resumed_at,
+        "found_files": found(),
         **({"made_anew": anew} if (anew := watchers.resumable.made_anew()) else {}),
         "was_stopped": was_stopped,
         "not_resumed": watchers.resumable.refused if was_stopped and last is None else None,

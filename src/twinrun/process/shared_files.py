@@ -1,0 +1,225 @@
+"""Files that trainings beside each other write and read: who reads another's is not trained alone.
+
+Trainings of one workflow run side by side in one working directory. A module that keeps its best
+weights in `best.pt`, and reads them again to test them, is then given those of another run. Only as
+it opens a file is it known that it does. So each process of a training writes down the files that
+it opens to write, in one log for the whole directory, and looks there each time that it opens one
+to read: it is disturbed where another training has written that since it began itself. What was
+written before it began it has found: a first training would not have.
+
+Seen is what Python opens and what `torch.save` writes, data workers' files too. Not seen is what
+other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidden folders (caches),
+installed packages, and the results of the workflow, of which each job has its own.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from twinrun.wording import some
+
+LOG = "TWINRUN_OPENED_FILES"  # the variable that names the log
+WHO = "TWINRUN_OPENED_BY"  # and the one that names the training: all of its processes are one
+AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+Entry = Literal["written", "disturbed", "found"]
+MOST_FILES = 50_000  # of earlier trainings that are remembered
+
+
+@dataclass
+class _Log:
+    """The log, as one process sees it."""
+
+    path: Path
+    """Of the file."""
+    descriptor: int
+    """To append to it."""
+    who: str
+    """The training that this process belongs to."""
+    folder: str
+    """The working directory as the process began."""
+    left_out: tuple[str, ...]
+    """What paths begin with that are no user's files."""
+    seen: int = 0
+    """Bytes of the log that have been read."""
+    earlier: set[str] = field(default_factory=set)
+    """Files that other trainings had written before this process began."""
+    others: set[str] = field(default_factory=set)
+    """Files that other trainings have written since."""
+    own: dict[str, int] = field(default_factory=dict)
+    """When (ns) a file was last written down as written by this process."""
+    read: set[str] = field(default_factory=set)
+    """Files of others that were read, and are written down as that."""
+
+    def append(self, entry: Entry, file: str) -> None:
+        """Write an entry: one system call, so that those of several processes do not mix."""
+        line = f"{self.who}\t{entry}\t{file}\n"
+        os.write(self.descriptor, line.encode(errors="surrogateescape"))
+
+    def read_on(self) -> None:
+        """Read what others have written since."""
+        size = os.fstat(self.descriptor).st_size
+        if size <= self.seen:
+            return
+        new = os.pread(self.descriptor, size - self.seen, self.seen)
+        whole = new[: new.rfind(b"\n") + 1]
+        self.seen += len(whole)
+        for who, entry, file in _entries(whole):
+            if entry == "written" and who != self.who:
+                self.others.add(file)
+
+
+def _entries(lines: bytes) -> list[tuple[str, str, str]]:
+    split = [line.split("\t") for line in lines.decode(errors="surrogateescape").split("\n")]
+    return [(parts[0], parts[1], parts[2]) for parts in split if len(parts) == 3]
+
+
+_log: _Log | None = None
+
+
+def watch() -> None:
+    """Watch the files that this process and its forks open, where a job has asked for it."""
+    global _log
+    path, who = os.environ.get(LOG), os.environ.get(WHO)
+    if path is None or who is None or _log is not None:
+        return
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    except OSError:  # a folder that cannot be written: the job says so itself
+        return
+    folder = str(Path.cwd())
+    # All of it now: to ask for a temporary folder may open a file.
+    _log = _Log(Path(path), descriptor, who, folder, _left_out(folder))
+    _log.read_on()
+    _log.earlier, _log.others = _log.others, set()
+    sys.addaudithook(_heard)
+
+
+def watch_torch() -> None:
+    """Watch `torch.save` too, which opens its file in C++, where this process has imported it."""
+    if _log is None or "torch" not in sys.modules:
+        return
+    from torch import serialization
+
+    class Watched(serialization._open_zipfile_writer_file):
+        def __init__(self, name: str) -> None:
+            with suppress(Exception):
+                if _log is not None:
+                    _opened(_log, name, is_written=True)
+            super().__init__(name)
+
+    serialization._open_zipfile_writer_file = Watched
+
+
+def _heard(event: str, arguments: tuple[object, ...]) -> None:
+    """Take what Python tells of itself (https://docs.python.org/3/library/audit_events.html)."""
+    if event not in ("open", "os.rename", "sqlite3.connect") or _log is None:
+        return
+    # What is raised here would reach the code that opens the file.
+    with suppress(Exception):
+        if event == "open":
+            path, mode, flags = arguments
+            is_written = bool(isinstance(flags, int) and flags & WRITES) or (
+                isinstance(mode, str) and bool({*"wax+"} & {*mode})
+            )
+            is_read = not is_written or "r+" in str(mode) or "rb+" in str(mode)
+            _opened(_log, path, is_written=is_written, is_read=is_read)
+        elif event == "os.rename":
+            _opened(_log, arguments[1], is_written=True)
+        else:
+            _opened(_log, arguments[0], is_written=True, is_read=True)
+
+
+def _opened(log: _Log, path: object, *, is_written: bool, is_read: bool = False) -> None:
+    if not isinstance(path, str | bytes):  # a descriptor
+        return
+    file = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - a Path would resolve links
+    if not _is_theirs(file, log):
+        return
+    log.read_on()
+    if is_read and file not in log.read:
+        if file in log.others:
+            log.read.add(file)
+            log.append("disturbed", file)
+        elif file in log.earlier and file not in log.own:
+            log.read.add(file)
+            log.append("found", file)
+    if is_written:
+        now = time.monotonic_ns()
+        if now - log.own.get(file, -AGAIN_NS) >= AGAIN_NS:
+            log.own[file] = now
+            log.append("written", file)
+
+
+def _is_theirs(file: str, log: _Log) -> bool:
+    """Say whether a file may be one of a user's code."""
+    if file.endswith((".py", ".pyc")) or "\n" in file or "\t" in file:
+        return False
+    if file.startswith(log.left_out):
+        return False
+    return f"{os.sep}." not in file.removeprefix(log.folder)
+
+
+def _left_out(folder: str) -> tuple[str, ...]:
+    installed = [f"{prefix}{os.sep}" for prefix in (sys.prefix, sys.base_prefix)]
+    # Of this package's own, and what torch's compiler keeps for all processes of a user.
+    made = [f"{tempfile.gettempdir()}{os.sep}{name}" for name in ("twinrun-", "torchinductor_")]
+    return (f"{folder}{os.sep}results{os.sep}", "/proc/", "/dev/", "/sys/", *installed, *made)
+
+
+def files_of(path: Path, who: str, entry: Entry) -> list[str]:
+    """Name the files of which a training has written something down, sorted.
+
+    Args:
+        path: the log.
+        who: the training.
+        entry: what.
+
+    Returns:
+        Their paths from the working directory.
+    """
+    try:
+        found = _entries(path.read_bytes())
+    except OSError:  # none could be written
+        return []
+    return sorted(
+        {os.path.relpath(file) for name, kind, file in found if (name, kind) == (who, entry)}
+    )
+
+
+def forget_trainings(path: Path) -> None:
+    """Keep of a log which files were written; no process may have it open."""
+    written = dict.fromkeys(
+        file for _, entry, file in _entries(path.read_bytes()) if entry == "written"
+    )
+    there = [file for file in written if os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
+    lines = "".join(f"earlier\twritten\t{file}\n" for file in there)
+    path.write_bytes(lines.encode(errors="surrogateescape"))
+
+
+def disturbed() -> str | None:
+    """Say by which files the training of this process was disturbed; None if by none."""
+    if _log is None:
+        return None
+    files = files_of(_log.path, _log.who, "disturbed")
+    return read_of_others(files) if files else None
+
+
+def found() -> list[str]:
+    """Name the files of earlier trainings that the training of this process has read, sorted."""
+    return [] if _log is None else files_of(_log.path, _log.who, "found")
+
+
+def read_of_others(files: Sequence[str]) -> str:
+    """Say what it means that a training has read these files."""
+    return (
+        f"it has read {some(files)}, which another training wrote meanwhile; what a module writes "
+        f"belongs below self.trainer.default_root_dir, which each training has for itself"
+    )

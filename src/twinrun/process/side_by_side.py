@@ -1,0 +1,102 @@
+"""Trainings side by side in one working directory, or one of them alone in it.
+
+Side by side they may disturb each other by files (see `shared_files`). Who was disturbed is trained
+again, alone; and so is all of its workload from then on. The locks end with the process that holds
+them, even if it is killed. Where a file system has none, nobody waits.
+"""
+
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinrun.process.job import say
+from twinrun.process.shared_files import LOG, WHO, files_of, forget_trainings
+
+FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What a training has to do with those beside it."""
+
+    log: Path
+    """What the trainings of the working directory have opened."""
+    who: str
+    """This training there."""
+
+    def disturbed_by(self) -> list[str]:
+        """Name the files that others have written, and that it has read since."""
+        return files_of(self.log, self.who, "disturbed")
+
+
+@contextmanager
+def side_by_side(label: str, *, alone: bool) -> Iterator[Neighbours]:
+    """Let the processes that are started in the body train beside others, or alone.
+
+    Args:
+        label: of what is trained, for who waits.
+        alone: wait until nothing else trains in this working directory, and let nothing begin.
+    """
+    neighbours = Neighbours((FOLDER / "opened.log").absolute(), uuid.uuid4().hex)
+    variables = {LOG: str(neighbours.log), WHO: neighbours.who}
+    before = {name: os.environ.get(name) for name in variables}
+    with ExitStack() as held:
+        _locked(held, neighbours.log, label, alone=alone)
+        os.environ.update(variables)
+        try:
+            yield neighbours
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
+
+
+def _locked(held: ExitStack, log: Path, label: str, *, alone: bool) -> None:
+    try:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        lock = held.enter_context((FOLDER / "trainings.lock").open("w"))
+        # Who is alone may shorten the log, which else would grow for good.
+        if _try(lock.fileno(), fcntl.LOCK_EX):
+            if log.exists():
+                forget_trainings(log)
+            if not alone:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            return
+        # In a queue: else those who would be alone might wait as long as others begin.
+        with (FOLDER / "queue.lock").open("w") as queue:
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            if not alone:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+                return
+            say(f"{label}: waiting for the trainings beside it to end, to be trained alone")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:  # a file system without locks, or a folder that cannot be written
+        return
+
+
+def _try(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_alone(name: str) -> bool:
+    """Say whether a workload is one to be trained alone."""
+    try:
+        return name in (FOLDER / "alone").read_text(encoding="utf-8").splitlines()
+    except OSError:  # none is
+        return False
+
+
+def keep_alone(name: str) -> None:
+    """Have a workload trained alone from now on."""
+    if not is_alone(name):
+        with (FOLDER / "alone").open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")

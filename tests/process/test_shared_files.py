@@ -1,0 +1,152 @@
+"""Files of another training that a process reads, and those that are its own or nobody's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from twinrun.process.shared_files import LOG, WHO, files_of, forget_trainings
+
+# Reads a line of Python a time, and says that it has done it.
+PROCESS = """
+import sys
+from twinrun.process import shared_files
+shared_files.watch()
+for line in sys.stdin:
+    exec(line)
+    print(flush=True)
+"""
+
+
+class Process:
+    """A process of a training, which does what it is told."""
+
+    def __init__(self, folder, who):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROCESS],
+            cwd=folder,
+            env={**os.environ, LOG: str(folder / "log"), WHO: who},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.do("import os, pathlib, sqlite3")
+
+    def do(self, line):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "\n", line
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.communicate()
+
+
+WRITE, READ = "open('best.txt', 'w').write('2')", "open('best.txt').read()"
+
+
+def disturbed_by(folder, *steps, before=()):
+    """Let two trainings do these in turn, each (which one, what); say what disturbed the first."""
+    with Process(folder, "other") as other:
+        for line in before:
+            other.do(line)
+        with Process(folder, "own") as own:
+            for who, line in steps:
+                {"own": own, "other": other}[who].do(line)
+    assert files_of(folder / "log", "other", "disturbed") == []
+    return names_of(folder, "disturbed")
+
+
+def names_of(folder, entry):
+    return [Path(name).name for name in files_of(folder / "log", "own", entry)]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        WRITE,
+        "pathlib.Path('best.txt').write_bytes(b'2')",
+        "open('best.txt', 'a').write('2')",
+        "os.close(os.open('best.txt', os.O_WRONLY | os.O_CREAT))",
+        "open('new.txt', 'w').write('2'); os.replace('new.txt', 'best.txt')",
+        "open(os.path.abspath('best.txt').encode(), 'wb').write(b'2')",
+        "if not os.fork(): open('best.txt', 'w').write('2'); os._exit(0)",
+    ],
+)
+def test_what_another_training_has_written_meanwhile_disturbs(tmp_path, write):
+    (tmp_path / "best.txt").touch()
+    if "fork" in write:
+        write = f"{write.partition(':')[0]}: {write.partition(': ')[2]}"
+    steps = [("own", WRITE), ("other", write), ("own", "import time; time.sleep(0.2)")]
+    assert disturbed_by(tmp_path, *steps, ("own", READ)) == ["best.txt"]
+
+
+@pytest.mark.parametrize("read", ["open('best.txt', 'r+')", "sqlite3.connect('best.txt')"])
+def test_so_does_what_is_opened_to_be_changed(tmp_path, read):
+    assert disturbed_by(tmp_path, ("other", WRITE), ("own", read)) == ["best.txt"]
+
+
+def test_a_fork_belongs_to_its_training(tmp_path):
+    fork = "if not os.fork(): open('best.txt', 'w').write('2'); os._exit(0)"
+    steps = [("own", fork), ("own", "os.wait()"), ("own", READ)]
+    assert disturbed_by(tmp_path, *steps) == []
+    steps = [("other", WRITE), ("own", fork.replace("'w').write('2')", "'r').read()"))]
+    assert disturbed_by(tmp_path, *steps, ("own", "os.wait()")) == ["best.txt"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "before"),
+    [
+        ([("own", WRITE), ("own", READ)], []),
+        ([("own", READ)], [WRITE]),  # before it began
+        ([("own", READ), ("other", WRITE)], []),
+        ([("other", WRITE), ("own", WRITE)], []),  # a log that both write
+        ([("other", WRITE), ("own", "os.stat('best.txt')")], []),
+        *(
+            ([("other", WRITE.replace("best", name)), ("own", READ.replace("best", name))], [])
+            for name in (".cache", "results/best")
+        ),
+    ],
+)
+def test_nothing_else_does(tmp_path, steps, before):
+    (tmp_path / "best.txt").touch()
+    (tmp_path / "results").mkdir()
+    assert disturbed_by(tmp_path, *steps, before=before) == []
+
+
+@pytest.mark.parametrize("is_shortened", [False, True])
+def test_what_an_earlier_training_has_left_is_found(tmp_path, is_shortened):
+    with Process(tmp_path, "other") as other:
+        other.do(WRITE)
+        other.do(WRITE.replace("best", "gone"))
+    (tmp_path / "gone.txt").unlink()
+    if is_shortened:
+        forget_trainings(tmp_path / "log")
+        assert len((tmp_path / "log").read_text().splitlines()) == 1
+    with Process(tmp_path, "own") as own:
+        own.do(READ)
+        own.do(WRITE.replace("best", "new"))
+        own.do(READ.replace("best", "new"))
+    assert names_of(tmp_path, "found") == ["best.txt"]
+    assert names_of(tmp_path, "disturbed") == []
+
+
+def test_what_a_training_has_written_anew_is_its_own(tmp_path):
+    assert disturbed_by(tmp_path, ("own", WRITE), ("own", READ), before=[WRITE]) == []
+    assert names_of(tmp_path, "found") == []
+
+
+def test_without_a_job_nothing_is_watched(tmp_path, monkeypatch):
+    monkeypatch.delenv(LOG, raising=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS.replace("\nfor", f"\n{WRITE}\nfor")],
+        cwd=tmp_path,
+        input="",
+        check=False,
+    )
+    assert done.returncode == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["best.txt"]

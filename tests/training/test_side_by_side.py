@@ -1,0 +1,94 @@
+"""Trainings side by side in one working directory are given nothing of each other.
+
+Red before: the best weights of one run, in a file of a fixed name, were those that another one was
+tested with, and nothing said so.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import best_in_a_file
+import pytest
+from example_trainings import HERE, VARIANT, WORKLOAD, arguments
+
+from twinrun import run_files
+from twinrun.process.side_by_side import FOLDER
+
+pytestmark = pytest.mark.slow
+
+JOB = """
+import json, sys
+from msgspec import convert
+from twinrun.config.definitions import Run
+from twinrun.training.failed_run import failure_kept
+from twinrun.training.run import run
+asked = convert(json.loads(sys.argv[1])["run"], Run)
+with failure_kept(asked):
+    run(asked, {})
+"""
+
+
+def trained(folder, module, *, locks=True, at_once=True):
+    """Train two seeds, at the same time or in turn; return manifests and what was said."""
+    workload = {**WORKLOAD, "module": f"best_in_a_file:{module}", "epochs": 2}
+    (folder / ".snakemake").mkdir()
+    if not locks:  # as on a file system that has none
+        (folder / ".snakemake/twinrun/trainings.lock").mkdir(parents=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": HERE,
+        best_in_a_file.OTHERS: "2",
+    }
+    asked = [
+        arguments(folder / str(seed), workload, {**VARIANT, "threads": 1}, seed=seed)
+        for seed in (1, 2)
+    ]
+    jobs = []
+    for each in asked:
+        command = [sys.executable, "-c", JOB, json.dumps(each)]
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        jobs.append(subprocess.Popen(command, cwd=folder, env=environment, **output))
+        if not at_once:
+            jobs[-1].wait()
+    said = [job.communicate()[0] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], said
+    found = [run_files.read_ended(each["run"]["files"]["manifest"]) for each in asked]
+    return found, "\n".join(said)
+
+
+@pytest.mark.parametrize(
+    "module", ["KeepsBest", pytest.param("BreaksOff", marks=pytest.mark.exhaustive)]
+)
+def test_one_that_was_given_anothers_file_is_trained_again_alone(tmp_path, module):
+    found, said = trained(tmp_path, module)
+    assert [run["metrics"]["other_tensors"] for run in found] == [0, 0]
+    assert [run["no_result"] for run in found] == [None, None]
+    assert "it has read best.pt, which another training wrote meanwhile" in said
+    assert "it is trained again, alone, and small is so from now on" in said
+    assert (tmp_path / FOLDER / "alone").read_text() == "small\n"
+
+
+@pytest.mark.exhaustive
+def test_where_nobody_can_be_kept_alone_it_is_no_result(tmp_path):
+    found, said = trained(tmp_path, "KeepsBest", locks=False)
+    assert "it is trained again" in said
+    for run in found:
+        others = run["metrics"]["other_tensors"] != 0
+        assert not others or "it has read best.pt, which another" in run["no_result"]
+
+
+@pytest.mark.exhaustive
+def test_one_that_keeps_its_files_to_itself_is_not_disturbed(tmp_path):
+    found, said = trained(tmp_path, "KeepsApart")
+    assert [run["metrics"]["other_tensors"] for run in found] == [0, 0]
+    assert "again" not in said
+    assert not (tmp_path / FOLDER / "alone").exists()
+
+
+def test_what_an_earlier_one_has_left_is_named(tmp_path):
+    """Red before: weights of another training were said to be drawn without the seed."""
+    (first, second), said = trained(tmp_path, "Continues", at_once=False)
+    assert (first["found_files"], second["found_files"]) == ([], ["last.pt"])
+    assert "again" not in said
