@@ -384,3 +384,18 @@ def test_a_stop_that_loses_outputs_has_lost_something(tmp_path, options, lost):
     assert f"(in {lost})" in row["measured"]
     # Red before: nobody said so.
     assert "itself resumed after step 2" in row["measured"]
+
+
+def test_what_was_made_anew_is_named_in_the_verdict(tmp_path):
+    """Red before: it stood in the table of stops alone."""
+    resumed = {"resumed_at": [3], "was_stopped": True, "settings.variant.stop": "mid_epoch"}
+    whole = write_run(tmp_path / "whole")
+    stopped = write_run(tmp_path / "stopped", changes=resumed | {"made_anew": ["Rows.images"]})
+    diagnose_pair(
+        tmp_path,
+        {"stop": "mid_epoch", "resume": "twinrun", "whole": str(whole), "stopped": str(stopped)},
+    )
+    found = read_stops(tmp_path / "stops.json")
+    (row,) = resume([Evidence(path="stops.json", found=found)], [], [])
+    assert row["answer"] == "equal"
+    assert "; Rows.images, which no checkpoint held, was made anew as data" in row["measured"]

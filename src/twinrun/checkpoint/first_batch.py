@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
+from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.begun_anew import BegunAnew
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.late_attributes import LateAttributes
@@ -17,11 +19,12 @@ from twinrun.checkpoint.looks import rng_states_in_a_word
 from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.parted import Parted
 from twinrun.checkpoint.plain_values import shown
+from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.restored import ELSEWHERE, SETS_ALL
 from twinrun.checkpoint.together import Together, agreed
 from twinrun.checkpoint.told_epochs import STATE, ToldEpochs, told_and_said
 
-_LATE = "late"  # among what data say
+_LATE, _BEGUN = "late", "begun"  # among what data say
 _CHANGED = "has changed by the first mini-batch behind the last checkpoint, which is not used"
 
 
@@ -48,6 +51,10 @@ class FirstBatch:
         self.compiled, self.parted = OwnCompiled(), Parted()
         self.late = LateAttributes()
         """What data were first given as they were read."""
+        self.begun = BegunAnew()
+        """How streams have begun that keep what they are told for that."""
+        # Validation loaders that have given a batch: now, in the last validation, before the stop.
+        self._giving, self._gave, self._had_given = set[int](), set[int](), set[int]()
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
         self._is_in_epoch = False  # resumed there
         self._validations: ToldEpochs | None = None  # until data have been validated
@@ -55,6 +62,12 @@ class FirstBatch:
     def made_anew(self) -> list[str]:
         """Name what data had made, and no checkpoint held that the training was resumed from."""
         return sorted({shown(called) for called in self.late.anew})
+
+    def begins(self, trainer: pl.Trainer, *, is_of_training: bool) -> None:
+        """Look at data before an iterator is made, of training data or of validation data."""
+        self.late.begin(trainer)
+        validated = tree_leaves(trainer.val_dataloaders)
+        self.begun.begins(trainer, training_loaders(trainer) if is_of_training else validated)
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say why the workers, or code that the module compiles, could not go on as they would."""
@@ -65,7 +78,8 @@ class FirstBatch:
 
     def waits(self, trainer: pl.Trainer, *, is_in_epoch: bool) -> bool:
         """Say whether a checkpoint cannot be written yet, and leave word of it."""
-        why = agreed(self._together, self.late.waits(trainer, is_in_epoch=is_in_epoch))
+        waits = self.late.waits(trainer, is_in_epoch=is_in_epoch)
+        why = agreed(self._together, waits or self.begun.waits(trainer))
         if why is not None:
             self._folder.note_refusal(f"none had been written before the stop: {why}")
         return why is not None
@@ -74,7 +88,16 @@ class FirstBatch:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
         beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
-        return {**kept, "beside": beside}
+        more = {"iterators": self.begun.state(), "giving": sorted(self._gave)}
+        return {**kept, "beside": {**beside, **more}}
+
+    def load(self, state: Mapping[str, Any]) -> dict[str, BegunAnew]:
+        """Take what a checkpoint holds, and return what is needed as it is put back."""
+        self.compiled.began_with = state["compiled_for"]
+        told = str(self._folder.expected).split(" ", 2)[2:]
+        expected = json.loads(told[0]).get(_BEGUN, {}) if told else {}
+        self.begun.resumed(state.get("iterators"), expected)  # older versions have none
+        return {"begun": self.begun}
 
     def resumed(
         self, trainer: pl.Trainer, state: Mapping[str, Any], before: KeptBeside | None = None
@@ -90,6 +113,7 @@ class FirstBatch:
             What cannot be compared, though it has to be.
         """
         told = self._validations = ToldEpochs(trainer, state)
+        self._had_given = {*state.get("giving", [])}  # older versions have none
         self._is_in_epoch = before is not None
         self.parted.resumed(trainer, state.get("shared", []))  # older versions have none
 
@@ -129,6 +153,7 @@ class FirstBatch:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         if (other := self._trained_otherwise()) is not None:
             return other
+        begun = self._has_begun(trainer)
         self.late.first_read(trainer)
         if (asked := self._unlike) is not None:
             self._unlike = None
@@ -141,7 +166,8 @@ class FirstBatch:
             return None
         seen, _ = self.late.look(trainer)
         more = more_than(self.late.known, seen) if self._folder.waits else seen
-        random, told = rng_states_in_a_word(), json.dumps({**told_and_said(trainer), _LATE: more})
+        said = {**told_and_said(trainer), _LATE: more, _BEGUN: begun}
+        random, told = rng_states_in_a_word(), json.dumps(said)
         found = f"{self._fingerprint(batch):016x} {random} {told}"
         if self._folder.waits:
             other = agreed(self._together, first_other(self.late.known, seen))
@@ -154,13 +180,44 @@ class FirstBatch:
             return None
         return agreed(self._together, self._other_than(str(expected), found))
 
+    def _has_begun(self, trainer: pl.Trainer) -> dict[str, str]:
+        """Look at what data say with the first batch of an epoch; nothing with the others."""
+        loop, begun = trainer.fit_loop, dict[str, str]()
+        if loop.epoch_loop.batch_progress.current.ready == 1:
+            begun = self.begun.comes(trainer, training_loaders(trainer), loop._data_fetcher)
+        if self._unlike is not None:  # it is the first one behind a resume
+            self.begun.let_go(trainer, training_loaders(trainer))
+        return begun
+
+    def validation_begins(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        batch: object,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Look at what data say with the first mini-batch of a validation; a hook of Lightning."""
+        self._giving.add(dataloader_idx)
+        if batch_idx == 0:
+            loaders = tree_leaves(trainer.val_dataloaders)[dataloader_idx : dataloader_idx + 1]
+            self.begun.comes(trainer, loaders, trainer.fit_loop.epoch_loop.val_loop._data_fetcher)
+            self.begun.let_go(trainer, loaders)
+
     def validated(self, trainer: pl.Trainer) -> str | None:
         """Return why the first validation behind a checkpoint was none of the same data."""
         told, self._validations = self._validations, None
+        self._gave, self._giving, had_given = self._giving, set(), self._had_given
+        self._had_given = set()
         self.late.has_passed(trainer, is_of_training=False)
         if told is None:
             return None
-        return agreed(self._together, told.unlike_in_validation() or self.late.unlike(trainer))
+        none = f"{ELSEWHERE}: no mini-batch of validation data came after the stop"
+        is_without = bool(had_given - self._gave)
+        return agreed(
+            self._together,
+            none if is_without else told.unlike_in_validation() or self.late.unlike(trainer),
+        )
 
     def changed(self, trainer: pl.Trainer) -> str | None:
         """Return what has changed, or was made otherwise, where nobody compares it any more."""
@@ -185,6 +242,7 @@ class FirstBatch:
             return f"{ELSEWHERE}: other random numbers had been drawn for its first batch"
         known, seen = json.loads(told[0] if told else now), json.loads(now)
         wanted, made = known.pop(_LATE, {}), seen.pop(_LATE, {})
+        known.pop(_BEGUN, None), seen.pop(_BEGUN, None)  # of what `told_and_said` has
         if (name := first_other(wanted, made) or lacks(made, wanted)) is not None:
             return (
                 f"{ELSEWHERE}: {name.partition(' ')[2]} is another one at the first batch after "

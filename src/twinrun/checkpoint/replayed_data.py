@@ -186,6 +186,14 @@ def _called(part: object) -> str:
     return f"{type(part).__name__}{TELLS}"
 
 
+def read_again(trainer: pl.Trainer) -> list[object]:
+    """Return those that do not: what they hold is asked where it is, and read again.
+
+    A loader with a state would make an iterator to say it: it is asked in mid-epoch alone.
+    """
+    return [each for each in training_loaders(trainer) if not isinstance(each, Stateful)]
+
+
 def has_reloaded(trainer: pl.Trainer) -> bool:
     """Say whether the loaders were made for this epoch, as a resumed training makes them."""
     if not vars(trainer).get("reload_dataloaders_every_n_epochs"):
@@ -206,13 +214,11 @@ def order_of(trainer: pl.Trainer, random: RNGStates) -> Order:
         random: the RNG states by which the iterator will be made.
     """
     loaders = training_loaders(trainer)
-    # A loader with a state would make an iterator to say it: it is asked in mid-epoch alone.
-    asked = [each for each in loaders if not isinstance(each, Stateful)]
     return {
         "random": random,
         "first": None,
         "generators": [each.get_state() for each in generators_of(loaders)],
-        "positions": copy.deepcopy(positions_of(asked)),
+        "positions": copy.deepcopy(positions_of(read_again(trainer))),
         "data": data_told(trainer),
     }
 
@@ -252,7 +258,7 @@ def replay(
     Args:
         trainer: of the training.
         fetcher: of its batches.
-        state: of a `RunningEpoch`.
+        state: of a `RunningEpoch`, with the positions that data are told.
         watch: looks at the batches that the fetcher fetches from now on.
     """
     loaders, order = training_loaders(trainer), state["order"]
@@ -262,7 +268,7 @@ def replay(
     telling = [each for each in loaders if isinstance(each, Stateful)]
     for each, told in zip(telling, state["told"], strict=True):
         each.load_state_dict(told)
-    put_back([each for each in loaders if not isinstance(each, Stateful)], order["positions"])
+    put_back(read_again(trainer), state["positions"])
     for generator, saved in zip(generators_of(loaders), order["generators"], strict=True):
         generator.set_state(saved)
     at_iterator = _what_to_tell(trainer, state)

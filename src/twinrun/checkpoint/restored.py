@@ -12,7 +12,7 @@ from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
 from twinrun.checkpoint.plain_attributes import restore_attributes
 from twinrun.checkpoint.refusals import generators_of, loaders_of
-from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.replayed_data import read_again, training_loaders
 from twinrun.checkpoint.stream_position import put_back, put_back_in_epoch
 from twinrun.checkpoint.together import Together
 from twinrun.checkpoint.told_epochs import put_back_told
@@ -48,8 +48,11 @@ def restore(
     _have_validation_data(trainer, state)
     if what is not None:
         return what
-    compared = training_loaders(trainer) if is_compared else ()
-    if (name := put_back(loaders_of(trainer), state["positions"], compared)) is not None:
+    compared, loaders = training_loaders(trainer) if is_compared else (), loaders_of(trainer)
+    told, what = state["begun"].positions(trainer, loaders, state["positions"], is_in_epoch=False)
+    if what is not None:
+        return what
+    if (name := put_back(loaders, told, compared)) is not None:
         return _says_elsewhere(name)
     put_back_told(trainer, state.get("told_values", {}))  # older versions have none
     # A callback may monitor what was logged before the stop.
@@ -91,6 +94,10 @@ def begin_anew(trainer: pl.Trainer) -> None:
 def begin_epoch(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
     """Put back what the hooks that begin an epoch may need, where a later moment of it follows."""
     state["loaded"].put_back(trainer, module)  # what did not come back is told at that moment
+    positions = state["epoch"]["order"]["positions"]
+    state["epoch"]["positions"], _ = state["begun"].positions(
+        trainer, read_again(trainer), positions, is_in_epoch=True
+    )
     # Those of the first epoch are as they were: a training begins with them.
     if trainer.current_epoch > 0:
         restore_attributes(module, state["attributes"])
@@ -122,7 +129,11 @@ def restore_mid_epoch(
         return what
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
     trained = training_loaders(trainer)
-    name = put_back_in_epoch(loaders_of(trainer), state["positions"], trained)
+    loaders = loaders_of(trainer)
+    told, _ = state["begun"].positions(
+        trainer, loaders, state["positions"], is_in_epoch=True, under_way=trained
+    )
+    name = put_back_in_epoch(loaders, told, trained)
     if name is not None:
         return _says_elsewhere(name)
     put_back_told(trainer, state.get("told_values", {}))

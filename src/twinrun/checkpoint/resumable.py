@@ -76,12 +76,12 @@ class Resumable(pl.Callback):
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
         self._attributes: Attributes = {}
-        self._shapes, self._told = TensorShapes(), dict[str, str]()
+        self._shapes, self._told, self._making = TensorShapes(), dict[str, str](), MakingLoaders()
         self._fingerprint = fingerprint or fingerprint_of_batch
         self._first_batch = FirstBatch(self._folder, fingerprint, self._together, trained_otherwise)
         self.made_anew = self._first_batch.made_anew
+        self.on_validation_batch_start = self._first_batch.validation_begins
         self._epoch: RunningEpoch | None = None
-        self._making = MakingLoaders()
 
     @property
     def refused(self) -> str | None:
@@ -107,7 +107,7 @@ class Resumable(pl.Callback):
             lambda: self._before_batch(trainer),
             lambda: self._go_on(trainer, pl_module),
             lambda: self._making.noting(trainer, self._restored),
-            self._first_batch.late,
+            self._first_batch,
             is_watched=self._left is not None,
             together=self._together,
         )
@@ -224,8 +224,8 @@ class Resumable(pl.Callback):
         """Keep what is to be put back later."""
         # Lightning restores callbacks before it asks for the training loader and its generators.
         if KEY in checkpoint:
-            self._restored = {**checkpoint[KEY], "loaded": Loaded(checkpoint, trainer)}
-            self._first_batch.compiled.began_with = checkpoint[KEY]["compiled_for"]
+            begun = self._first_batch.load(checkpoint[KEY])
+            self._restored = {**checkpoint[KEY], **begun, "loaded": Loaded(checkpoint, trainer)}
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException

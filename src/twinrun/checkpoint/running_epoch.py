@@ -15,8 +15,8 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint import mid_epoch
 from twinrun.checkpoint.beside_lightning import BesideLightning
+from twinrun.checkpoint.first_batch import FirstBatch
 from twinrun.checkpoint.first_iterator import FirstIterator
-from twinrun.checkpoint.late_attributes import LateAttributes
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.making_loaders import MakingLoaders
 from twinrun.checkpoint.replayed_data import (
@@ -56,7 +56,7 @@ class RunningEpoch:
         before_batch: Callable[[], None],
         brought: Callable[[], None],
         around_loaders: Callable[[], AbstractContextManager[None]],
-        late: LateAttributes,
+        first_batch: FirstBatch,
         is_watched: bool,
         together: Together,
     ) -> None:
@@ -68,13 +68,14 @@ class RunningEpoch:
             before_batch: called before a batch is fetched, in an epoch that is watched.
             brought: called when the data of a resumed epoch are where they were.
             around_loaders: in its context training loaders are made.
-            late: looks at data before they are read.
+            first_batch: looks at data before they are read.
             is_watched: whether checkpoints in mid-epoch are written at all.
             together: the workers; they watch the same epochs, by the first one's clock.
         """
         self._trainer, self._fingerprint = trainer, fingerprint
         self._before_batch, self._brought = before_batch, brought
-        self._together, self._late = together, late
+        self._together, self._late = together, first_batch.late
+        self._begins = first_batch.begins
         # The first iterator is made before the first epoch begins.
         self.is_watched = is_watched
         self._order: Order | None = None
@@ -250,12 +251,12 @@ class RunningEpoch:
             self._first = None
 
     def _begin_validation(self, begin: Callable[[], None], loop: Any) -> None:
-        self._late.begin(self._trainer)
+        self._begins(self._trainer, is_of_training=False)
         begin()
         self._late.watch(self._trainer, loop._data_fetcher, self._fingerprint)
 
     def _note_order(self) -> None:
-        self._late.begin(self._trainer)
+        self._begins(self._trainer, is_of_training=True)
         if self.is_watched and self._began is None and self._trainer.ckpt_path is None:
             self._first = FirstIterator(self._trainer)
         if self.is_watched and self._resumed is None:

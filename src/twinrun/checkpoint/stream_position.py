@@ -46,14 +46,14 @@ def telling_data(trainer: pl.Trainer) -> pl.LightningDataModule | None:
 
 def put_back(
     loaders: Sequence[object],
-    positions: Sequence[dict[str, Any]],
+    positions: Sequence[dict[str, Any] | None],
     compared: Sequence[object] = (),
 ) -> str | None:
     """Bring them to where `positions_of` found them; name the class of one that is not there.
 
     Args:
         loaders: of the training.
-        positions: of all that have one, in order.
+        positions: of all that have one, in order; None tells it nothing.
         compared: those of the loaders whose parts are asked where their first batch comes.
     """
     later = {id(part) for part in parts_of(compared)}
@@ -68,11 +68,13 @@ def _first_elsewhere(parts: Sequence[object], are_there: Sequence[bool]) -> str 
     return next((type(part).__name__ for part, is_there in pairs if not is_there), None)
 
 
-def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
+def _goes_to(part: Stateful, position: dict[str, Any] | None) -> bool:
     """Bring a part to a position; say whether it says so, also where nobody can know.
 
     It may keep what it is told in another attribute, for its next iterator.
     """
+    if position is None:
+        return True
     saved, before = dict(values_seen(position, "")), attributes_seen(part)
     part.load_state_dict(position)
     if not is_asked(part):
@@ -91,8 +93,9 @@ def _goes_to(part: Stateful, position: dict[str, Any]) -> bool:
         return True
     attributes = attributes_seen(part).items()
     told = [value for name, value in attributes if before.get(name, part) is not value]
-    waiting = {seen for value in told for _, seen in values_seen(value, "")}
-    return all(
+    kept = [{seen for _, seen in values_seen(value, "")} for value in told]
+    waiting = set[str]().union(*kept)
+    return any(each.issuperset(saved.values()) for each in kept) or all(
         saved.get(path) in waiting or _begins_anew(part, saved.get(path), now.get(path))
         for path in others
     )
@@ -107,7 +110,7 @@ def _begins_anew(part: object, saved: str | None, now: str | None) -> bool:
 
 
 def put_back_in_epoch(
-    loaders: Sequence[object], positions: Sequence[dict[str, Any]], trained: Sequence[object]
+    loaders: Sequence[object], positions: Sequence[dict[str, Any] | None], trained: Sequence[object]
 ) -> str | None:
     """Do so with those that the training loaders have no part in; look at all.
 

@@ -124,6 +124,8 @@ def _row(pair: StopPair, folder: Path) -> StoppedRun:
         row["resumed_at"] = row["steps"] = None
         return row
     row["lost"] = "; ".join([row["lost"], *beside_resumptions(found)])
+    if "made_anew" in found:
+        row["made_anew"] = found["made_anew"]
     return row
 
 

@@ -115,6 +115,9 @@ class StoppedRun(TypedDict):
     not."""
     relative_l2: float | None
     """|resumed - whole| / |whole| of the parameters after training."""
+    made_anew: NotRequired[list[str]]
+    """What data had made anew of one of the two, and no checkpoint held; absent where nothing
+    was."""
 
 
 class ResumeTable(TypedDict):

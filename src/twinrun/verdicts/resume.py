@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from twinrun.comparison.conditions import listed
+from twinrun.comparison.conditions import listed, made_anew
 from twinrun.comparison.study_records import ResumeTable, StoppedRun
 from twinrun.config.resume_variants import RESUMES, STOPS
 from twinrun.formatting import plural, verb
@@ -31,6 +31,9 @@ def resumes(
                     f"; but the run that they are compared with was itself resumed after "
                     f"{listed('step', at)}, so that what both lose alike is not seen"
                 )
+            named = [stop["made_anew"] for stop in stops if "made_anew" in stop]
+            if names := sorted({name for each in named for name in each}):
+                measured += f"; {made_anew(names)}"
             rows.append(
                 {
                     "key": key,
