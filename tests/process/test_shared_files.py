@@ -137,6 +137,18 @@ def test_what_an_earlier_training_has_left_is_found(tmp_path, is_shortened):
     assert names_of(tmp_path, "disturbed") == []
 
 
+def test_what_another_process_of_a_training_has_written_is_its_own(tmp_path):
+    """Red before: what the first of two workers had written was an earlier training's."""
+    with Process(tmp_path, "other") as other:
+        other.do(WRITE)
+    with Process(tmp_path, "own") as one, Process(tmp_path, "own") as two:
+        one.do(WRITE)
+        two.do(READ)
+    with Process(tmp_path, "own") as later:
+        later.do(READ)
+    assert names_of(tmp_path, "found") == names_of(tmp_path, "disturbed") == []
+
+
 def test_what_a_training_has_written_anew_is_its_own(tmp_path):
     assert disturbed_by(tmp_path, ("own", WRITE), ("own", READ), before=[WRITE]) == []
     assert names_of(tmp_path, "found") == []

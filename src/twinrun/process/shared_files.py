@@ -53,6 +53,8 @@ class _Log:
     """Files that other trainings had written before this process began."""
     others: set[str] = field(default_factory=set)
     """Files that other trainings have written since."""
+    ours: set[str] = field(default_factory=set)
+    """Files that processes of this training have written, this one too."""
     own: dict[str, int] = field(default_factory=dict)
     """When (ns) a file was last written down as written by this process."""
     read: set[str] = field(default_factory=set)
@@ -72,8 +74,8 @@ class _Log:
         whole = new[: new.rfind(b"\n") + 1]
         self.seen += len(whole)
         for who, entry, file in _entries(whole):
-            if entry == "written" and who != self.who:
-                self.others.add(file)
+            if entry == "written":
+                (self.ours if who == self.who else self.others).add(file)
 
 
 def _entries(lines: bytes) -> list[tuple[str, str, str]]:
@@ -148,7 +150,7 @@ def _opened(log: _Log, path: object, *, is_written: bool, is_read: bool = False)
         if file in log.others:
             log.read.add(file)
             log.append("disturbed", file)
-        elif file in log.earlier and file not in log.own:
+        elif file in log.earlier and file not in log.ours:
             log.read.add(file)
             log.append("found", file)
     if is_written:

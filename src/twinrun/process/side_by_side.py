@@ -7,16 +7,19 @@ them, even if it is killed. Where a file system has none, nobody waits.
 
 import fcntl
 import os
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from twinrun.process.job import say
 from twinrun.process.shared_files import LOG, WHO, files_of, forget_trainings
 
 FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
+MOMENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,26 @@ def _locked(held: ExitStack, log: Path, label: str, *, alone: bool) -> None:
             return
         # In a queue: else those who would be alone might wait as long as others begin.
         with (FOLDER / "queue.lock").open("w") as queue:
-            fcntl.flock(queue, fcntl.LOCK_EX)
-            if not alone:
-                fcntl.flock(lock, fcntl.LOCK_SH)
-                return
-            say(f"{label}: waiting for the trainings beside it to end, to be trained alone")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            ahead = "a training that is, or is to be, alone in this working directory"
+            _wait(queue, fcntl.LOCK_EX, f"{label}: waiting for {ahead}")
+            if alone:
+                beside = "waiting for the trainings beside it to end, to be trained alone"
+                _wait(lock, fcntl.LOCK_EX, f"{label}: {beside}")
+            else:
+                _wait(lock, fcntl.LOCK_SH, f"{label}: waiting for {ahead}")
     except OSError:  # a file system without locks, or a folder that cannot be written
         return
+
+
+def _wait(file: IO[str], kind: int, said: str) -> None:
+    """Lock a file; say so if that takes more than a moment."""
+    until = time.monotonic() + MOMENT_SECONDS
+    while not _try(file.fileno(), kind):
+        if time.monotonic() > until:
+            say(said)
+            fcntl.flock(file, kind)
+            return
+        time.sleep(MOMENT_SECONDS / 10)
 
 
 def _try(descriptor: int, kind: int) -> bool:
@@ -97,6 +112,7 @@ def is_alone(name: str) -> bool:
 
 def keep_alone(name: str) -> None:
     """Have a workload trained alone from now on."""
+    # A folder that cannot be written: who comes later is disturbed first, too.
     if not is_alone(name):
-        with (FOLDER / "alone").open("a", encoding="utf-8") as file:
+        with suppress(OSError), (FOLDER / "alone").open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")

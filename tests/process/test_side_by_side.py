@@ -1,0 +1,102 @@
+"""Who waits for whom in one working directory."""
+
+import subprocess
+import sys
+
+import pytest
+
+from twinrun.process import side_by_side as module
+from twinrun.process.side_by_side import FOLDER, is_alone, keep_alone, side_by_side
+
+# Begins a training as it is told, and ends it when its input ends.
+OTHER = """
+import sys
+from twinrun.process.side_by_side import side_by_side
+with side_by_side("other", alone=sys.argv[1] == "alone"):
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """Begin a training in another process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "MOMENT_SECONDS", 0.1)
+    started = []
+
+    def begin(how):
+        process = subprocess.Popen(
+            [sys.executable, "-c", OTHER, how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+
+
+def test_trainings_go_side_by_side(begun):
+    other = begun("beside")
+    assert other.stdout.readline() == "begun\n"
+    with side_by_side("mine", alone=False):
+        assert other.poll() is None
+
+
+@pytest.mark.parametrize(("first", "second"), [("alone", "beside"), ("beside", "alone")])
+def test_one_is_alone_and_who_waits_is_told(begun, first, second):
+    one = begun(first)
+    assert one.stdout.readline() == "begun\n"
+    two = begun(second)
+    assert two.stderr.readline().startswith("other: waiting for ")
+    one.stdin.close()
+    assert two.stdout.readline() == "begun\n"
+
+
+def test_who_would_be_alone_is_not_passed_by_those_that_come_later(begun):
+    one = begun("beside")
+    assert one.stdout.readline() == "begun\n"
+    two = begun("alone")
+    assert "to be trained alone" in two.stderr.readline()
+    three = begun("beside")
+    assert "is, or is to be, alone" in three.stderr.readline()
+    one.stdin.close()
+    assert two.stdout.readline() == "begun\n"
+    assert three.poll() is None
+    two.stdin.close()
+    assert three.stdout.readline() == "begun\n"
+
+
+def test_a_killed_one_keeps_nobody_waiting(begun):
+    one = begun("alone")
+    assert one.stdout.readline() == "begun\n"
+    one.kill()
+    with side_by_side("mine", alone=True):
+        pass
+
+
+def test_a_workload_that_was_disturbed_is_known(begun):
+    assert not is_alone("mine")
+    with side_by_side("mine", alone=False):
+        keep_alone("mine")
+        keep_alone("mine")
+    assert is_alone("mine")
+    assert not is_alone("min")
+    assert (FOLDER / "alone").read_text() == "mine\n"
+
+
+def test_a_folder_that_cannot_be_written_keeps_nobody(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".snakemake").touch()
+    with side_by_side("mine", alone=True) as neighbours:
+        assert neighbours.disturbed_by() == []
+        keep_alone("mine")
+    assert not is_alone("mine")
