@@ -87,12 +87,26 @@ def changed_attributes(
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
         else:
-            more = class_in(value)
+            more = class_in(value) or _cure_of(value)
             if owner != "module":
                 more = "" if key in before or had(before, key) else LATE
             why = "changes while the training runs, and no checkpoint holds it"
             refused.append(f"{called} {why}{more}")
     return plain, refused
+
+
+def _cure_of(value: object) -> str:
+    """Say how a module could hold what an object of a user's does, if it is one."""
+    kind = type(value)
+    if (
+        is_container(value)
+        or not attributes_seen(value)
+        or str(kind.__module__).startswith((*LIBRARIES, "builtins", "numpy"))
+    ):
+        return ""
+    return (
+        f" (of a torch.nn.Module in the place of {kind.__name__} plain data and buffers are held)"
+    )
 
 
 def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
