@@ -130,9 +130,8 @@ class HeldMetered(Metered):
 def test_an_object_in_a_module_is_named_with_its_cure(tmp_path):
     """Red before: the sentence ended where a user begins to ask."""
     _, _, said = fit(tmp_path, module=Metered, minutes=0)
-    why = "Metered.meter changes while the training runs, and no checkpoint holds it (of a torch.nn"
-    assert why in said[0]
-    assert "in the place of Meter plain data and buffers are held" in said[0]
+    why = "Metered.meter changes while the training runs, and no checkpoint holds it"
+    assert f"{why} (a torch.nn.Module in its place is held, if its attributes" in said[0]
 
 
 def test_a_module_in_its_place_is_held(tmp_path):

@@ -9,6 +9,7 @@ datasets and samplers only numbers and short lists of them are looked at: they h
 caches of it.
 """
 
+import sys
 import types
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
@@ -97,16 +98,13 @@ def changed_attributes(
 
 def _cure_of(value: object) -> str:
     """Say how a module could hold what an object of a user's does, if it is one."""
-    kind = type(value)
-    if (
-        is_container(value)
-        or not attributes_seen(value)
-        or str(kind.__module__).startswith((*LIBRARIES, "builtins", "numpy"))
-    ):
-        return ""
-    return (
-        f" (of a torch.nn.Module in the place of {kind.__name__} plain data and buffers are held)"
+    module = str(type(value).__module__)
+    is_of_another = module.startswith((*LIBRARIES, "numpy.")) or (
+        module.partition(".")[0] in sys.stdlib_module_names
     )
+    if is_of_another or is_container(value) or not attributes_seen(value):
+        return ""
+    return " (a torch.nn.Module in its place is held, if its attributes are plain data and buffers)"
 
 
 def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
