@@ -14,6 +14,7 @@ import threading
 import types
 from collections.abc import Mapping, Set
 from contextlib import suppress
+from itertools import islice
 from typing import TypeGuard, TypeVar
 
 Kind = TypeVar("Kind")
@@ -49,17 +50,19 @@ def size_of(container: Container) -> int:
     return _kind(container).__len__(container)  # pyrefly: ignore[bad-argument-count]
 
 
-def entries(container: Container) -> list[tuple[object, object]]:
-    """Return each entry beside its key or position.
+def entries(container: Container, every: int = 1) -> list[tuple[object, object]]:
+    """Return each entry beside its key or position, or every n-th: no more is made of long ones.
 
-    >>> entries({"a": 1}), entries([2])
-    ([('a', 1)], [(0, 2)])
+    >>> entries({"a": 1}), entries([2]), entries([2, 3, 4], every=2)
+    ([('a', 1)], [(0, 2)], [(0, 2), (2, 4)])
     """
     if issubclass(type(container), collections.OrderedDict):  # it has an order of its own
-        return list(collections.OrderedDict.items(container))  # pyrefly: ignore[bad-argument-type]
-    if issubclass(type(container), dict):
-        return list(dict.items(container))  # pyrefly: ignore[bad-argument-type]
-    return list(enumerate(_kind(container).__iter__(container)))
+        found = collections.OrderedDict.items(container)  # pyrefly: ignore[bad-argument-type]
+    elif issubclass(type(container), dict):
+        found = dict.items(container)  # pyrefly: ignore[bad-argument-type]
+    else:
+        found = enumerate(_kind(container).__iter__(container))
+    return list(islice(found, 0, None, every))
 
 
 def shown(key: object, position: int) -> str:

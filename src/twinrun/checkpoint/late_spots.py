@@ -7,8 +7,8 @@ entries are looked at that two processes choose alike, however many there are by
 """
 
 import collections
+import itertools
 from collections.abc import Container, Iterable, Iterator
-from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -250,10 +250,11 @@ def inside_of(
         every = 1
         while size > most * every:
             every *= 2
-        if not is_dict:  # of a million rows no million pairs are made
-            items = _items(value) if is_container(value) else iter(value)
-            return [*zip(range(0, size, every), islice(items, 0, None, every), strict=False)]
-        return [pair for pair in entries(value) if every == 1 or _number_of(pair[0]) % every == 0]
+        if not is_container(value):
+            return list(itertools.islice(enumerate(value), 0, None, every))
+        if every == 1 or not is_dict:
+            return entries(value, every)
+        return [pair for pair in entries(value) if _number_of(pair[0]) % every == 0]
     kind = type(value)
     if not is_users(kind.__module__) or is_code(value) or isinstance(value, _APART):
         return None

@@ -82,7 +82,7 @@ def _spaced(container: Any, most: int) -> list[tuple[object, object]]:
         return list(enumerate(container.flat[::every].tolist()))
     if isinstance(container, deque) or type(container) in (list, tuple):
         return list(enumerate(islice(container, 0, None, every)))
-    return entries(container)[::every]
+    return entries(container, every)
 
 
 def _size(container: Any) -> int:

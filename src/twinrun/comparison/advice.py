@@ -7,8 +7,8 @@ from twinrun.comparison.pair_records import Cause
 
 # Of data: what has another order in each process, or from time to time.
 UNORDERED = (
-    "for a set, a `hash` or a folder's listing that nothing fixes (`sorted`, `PYTHONHASHSEED`), and "
-    "for threads"
+    "for a set, a `hash` or a folder's listing that nothing fixes (`sorted`, `PYTHONHASHSEED`), "
+    "and for threads"
 )
 _EMPTY = "memory that nothing has written (`torch.empty`)"
 # What to look at, a clause for each class.
