@@ -586,6 +586,17 @@ def test_a_perturbation_that_came_to_nothing_widens_no_interval():
 STILL = {**ACCURACY, "perturbation": [0.9] * 5}
 
 
+@pytest.mark.parametrize(
+    ("rounding", "is_said"), [([5e-8] * 5, True), ([0.4, 0.3, 0, 0, 0], False)]
+)
+def test_trainings_too_short_for_rounding_to_grow_are_named(rounding, is_said):
+    """Red before: "undecided" beside distances a million times apart, and no cure."""
+    found = table(rounding=rounding, accuracy=STILL)
+    said = ground(found, scale_of(found))
+    assert "perturbations came to nothing" in said
+    assert ("came to nothing: of these no more is left than the last place" in said) == is_said
+
+
 def of_classes(**far):
     found = table(accuracy=STILL, **far)
     scores = next(m for m in found["measures"] if m["name"] == "scores")

@@ -11,9 +11,10 @@ from twinrun.process.shared_files import LOG, WHO, files_of, forget_trainings
 
 # Reads a line of Python a time, and says that it has done it.
 PROCESS = """
-import sys
+import os, sys
 from twinrun.process import shared_files
 shared_files.watch()
+shared_files.leave_out([os.path.abspath("results/runs/own")])
 for line in sys.stdin:
     exec(line)
     print(flush=True)
@@ -74,6 +75,7 @@ def names_of(folder, entry):
         "os.close(os.open('best.txt', os.O_WRONLY | os.O_CREAT))",
         "open('new.txt', 'w').write('2'); os.replace('new.txt', 'best.txt')",
         "open(os.path.abspath('best.txt').encode(), 'wb').write(b'2')",
+        "os.mkdir('results'); open('results/../best.txt', 'w').write('2')",
         "if not os.fork(): open('best.txt', 'w').write('2'); os._exit(0)",
     ],
 )
@@ -108,13 +110,13 @@ def test_a_fork_belongs_to_its_training(tmp_path):
         ([("other", WRITE), ("own", "os.stat('best.txt')")], []),
         *(
             ([("other", WRITE.replace("best", name)), ("own", READ.replace("best", name))], [])
-            for name in (".cache", "results/best")
+            for name in (".cache", "results/runs/own/best")
         ),
     ],
 )
 def test_nothing_else_does(tmp_path, steps, before):
     (tmp_path / "best.txt").touch()
-    (tmp_path / "results").mkdir()
+    (tmp_path / "results/runs/own").mkdir(parents=True)
     assert disturbed_by(tmp_path, *steps, before=before) == []
 
 

@@ -30,8 +30,8 @@ def test_new_and_changed_files_are_named(folder):
 
 def test_what_others_write_is_no_file_of_the_module(folder):
     before = listing(folder)
-    for name in ("results", ".snakemake", "sub/__pycache__"):
-        (folder / name).mkdir()
+    for name in ("results/runs", ".snakemake", "sub/__pycache__"):
+        (folder / name).mkdir(parents=True)
         (folder / name / "x").write_text("x")
     assert left_behind("mine", before, listing(folder)) == []
 
@@ -59,3 +59,11 @@ def test_of_too_many_files_nothing_is_said(folder, monkeypatch):
     monkeypatch.setattr(files_left, "MOST_FILES", 1)
     assert listing(folder) is None
     assert left_behind("mine", before, None) == []
+
+
+def test_what_a_module_writes_beside_the_workflows_results_is_its_own(tmp_path):
+    """Red before: of `results/best.pt`, which every run found, not a word."""
+    before = listing(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/best.pt").touch()
+    assert "results/best.pt changed in" in left_behind("mine", before, listing(tmp_path))[0]

@@ -9,7 +9,7 @@ written before it began it has found: a first training would not have.
 
 Seen is what Python opens and what `torch.save` writes, data workers' files too. Not seen is what
 other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidden folders (caches),
-installed packages, and the results of the workflow, of which each job has its own.
+installed packages, and the results of the training itself, which are in folders of its own.
 """
 
 import os
@@ -96,7 +96,7 @@ def watch() -> None:
         return
     folder = str(Path.cwd())
     # All of it now: to ask for a temporary folder may open a file.
-    _log = _Log(Path(path), descriptor, who, folder, _left_out(folder))
+    _log = _Log(Path(path), descriptor, who, folder, _left_out())
     _log.read_on()
     _log.earlier, _log.others = _log.others, set()
     sys.addaudithook(_heard)
@@ -167,11 +167,21 @@ def _is_theirs(file: str, log: _Log) -> bool:
     return f"{os.sep}." not in file.removeprefix(log.folder)
 
 
-def _left_out(folder: str) -> tuple[str, ...]:
+def _left_out() -> tuple[str, ...]:
     installed = [f"{prefix}{os.sep}" for prefix in (sys.prefix, sys.base_prefix)]
     # Of this package's own, and what torch's compiler keeps for all processes of a user.
     made = [f"{tempfile.gettempdir()}{os.sep}{name}" for name in ("twinrun-", "torchinductor_")]
-    return (f"{folder}{os.sep}results{os.sep}", "/proc/", "/dev/", "/sys/", *installed, *made)
+    return ("/proc/", "/dev/", "/sys/", *installed, *made)
+
+
+def leave_out(folders: Sequence[str]) -> None:
+    """Leave out the folders of this training's own results, an earlier attempt's files too.
+
+    Args:
+        folders: their absolute paths.
+    """
+    if _log is not None:
+        _log.left_out += tuple(f"{folder}{os.sep}" for folder in folders)
 
 
 def files_of(path: Path, who: str, entry: Entry) -> list[str]:

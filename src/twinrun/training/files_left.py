@@ -14,7 +14,21 @@ import psutil
 from twinrun.wording import some
 
 MOST_FILES = 50_000  # a listing of more would take longer than what it may find is worth
-NOT_THE_MODULES = {"results", "__pycache__"}  # other jobs write there, and Python
+NOT_THE_MODULES = {"__pycache__"}  # Python writes there
+# Other jobs of the workflow write there.
+OF_RESULTS = {
+    *(
+        "benchmarks",
+        "checkpoints",
+        "comparisons",
+        "contests",
+        "data",
+        "figures",
+        "locations",
+        "logs",
+    ),
+    *("matrix", "noise", "resumes", "runs", "scaling", "sweeps", "timings", "verdicts"),
+}
 
 Listing = Mapping[str, tuple[int, int]]
 """Size and time (ns) of each file, by its path."""
@@ -28,7 +42,8 @@ def listing(folder: Path) -> Listing | None:
     found: dict[str, tuple[int, int]] = {}
     logs = set(_logs())
     for parent, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if f not in NOT_THE_MODULES and not f.startswith(".")]
+        others = NOT_THE_MODULES | (OF_RESULTS if Path(parent) == folder / "results" else set())
+        folders[:] = [f for f in folders if f not in others and not f.startswith(".")]
         for name in files:
             path = Path(parent, name)
             try:

@@ -32,7 +32,7 @@ from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
-from twinrun.process.shared_files import disturbed, found
+from twinrun.process.shared_files import disturbed, found, leave_out
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
@@ -76,6 +76,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             beside its manifest.
     """
     run = absolute(run)
+    leave_out([str(Path(run.files.manifest).parent), run.checkpoints])
     stop = Stop(Path(run.files.manifest).with_name("STOP"))
     with stop.blamed():
         _train(run, stop, is_stopped=is_stopped)
@@ -142,7 +143,6 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    # Write.
     watchers.happened.look_at_code()
     # The manifest and its checksums come last: a run that has them is whole.
     manifest: RunManifest = {

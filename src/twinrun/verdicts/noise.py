@@ -28,6 +28,10 @@ BY_PARAMETERS = (
     "judged by the parameters alone, in which two seeds may be apart before the first step: a "
     "metric of the test, or predicted numbers, would say more"
 )
+TOO_SHORT = (
+    "of these no more is left than the last place of what is predicted, where rounding begins; "
+    "over more steps they grow"
+)
 OF_KIND = {"perturbation": "one unit in the last place", "seed": "another seed"}
 
 
@@ -89,10 +93,13 @@ def ground(table: NoiseTable, scale: Scale) -> str:
     if {of["kind"] for of in scale.measures} == {"parameters"}:
         clauses.append(BY_PARAMETERS)
     if scale.absorbed:
-        number = sum(run["kind"] == "perturbation" for run in table["runs"])
+        perturbed = [run for run in table["runs"] if run["kind"] == "perturbation"]
+        is_short = len(perturbed) - scale.absorbed < 2
+        is_short &= any(run["answer"] == "differs" for run in perturbed)
+        helps = finer(scale.coarse) if scale.coarse else TOO_SHORT if is_short else None
         clauses.append(
-            f"{count(scale.absorbed)} of {plural(number, 'perturbation')} came to nothing"
-            + (f": {finer(scale.coarse)}" if scale.coarse else "")
+            f"{count(scale.absorbed)} of {plural(len(perturbed), 'perturbation')} came to nothing"
+            + (f": {helps}" if helps else "")
         )
     resumed = [
         f"{run['label']} after {listed('step', at)}"
