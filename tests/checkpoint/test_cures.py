@@ -89,3 +89,50 @@ def test_what_init_has_set_to_a_function_is_not_said_to_be_first_set_under_way(t
     _, _, said = fit(tmp_path, ShiftedPoints, ClosesMosaic, minutes=0, max_epochs=3)
     why = "Shifted.shift changes while the training runs, and no checkpoint holds it"
     assert said == [f"no checkpoints are written: {why}"]
+
+
+class Meter:
+    """A running mean, as many write one, and the level that it comes to."""
+
+    def __init__(self):
+        super().__init__()
+        self.count, self.total, self.seen = 0, torch.zeros(()), []
+
+    def update(self, value):
+        self.count += 1
+        self.total = self.total + value
+        self.seen.append(float(value))
+        return self.total / self.count
+
+
+class HeldMeter(Meter, torch.nn.Module):
+    """The same as a module."""
+
+
+class Metered(Small):
+    """Weighs its loss by what the meter says."""
+
+    kind = Meter
+
+    def __init__(self):
+        super().__init__()
+        self.meter = self.kind()
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * (1 + self.meter.update(loss.detach()))
+
+
+class HeldMetered(Metered):
+    kind = HeldMeter
+
+
+def test_an_object_in_a_module_is_named_with_its_cure(tmp_path):
+    """Red before: the sentence ended where a user begins to ask."""
+    _, _, said = fit(tmp_path, module=Metered, minutes=0)
+    why = "Metered.meter changes while the training runs, and no checkpoint holds it"
+    assert f"{why} (a torch.nn.Module in its place is held, if its attributes" in said[0]
+
+
+def test_a_module_in_its_place_is_held(tmp_path):
+    assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=HeldMetered)

@@ -6,7 +6,6 @@ Each training is killed behind a checkpoint and resumed; where it is resumed, th
 import functools
 import multiprocessing
 import sys
-import tracemalloc
 import types
 from operator import attrgetter
 from pathlib import Path
@@ -27,7 +26,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Tens
 from twinrun.checkpoint import late_unread
 from twinrun.checkpoint.late_content import content_of_late
 from twinrun.checkpoint.late_filling import filled_by
-from twinrun.checkpoint.late_spots import NewSpots, Outlines, inside_of
+from twinrun.checkpoint.late_spots import NewSpots, Outlines
 from twinrun.checkpoint.late_texts import key_text
 from twinrun.checkpoint.late_unread import read_elsewhere, set_anew
 
@@ -626,16 +625,3 @@ def test_what_a_compiler_has_made_and_taken_away_is_no_file_of_a_users(tmp_path,
     late_unread._files_of.cache_clear()
     assert made.__name__ not in late_unread.users_files()
     late_unread._files_of.cache_clear()
-
-
-def test_of_a_long_list_no_more_is_made_than_is_looked_at():
-    """Red before: a pair of each row and its number, of a million rows seconds at each look."""
-    rows = [{"name": index} for index in range(1 << 20)]
-    tracemalloc.start()
-    try:
-        found = inside_of(rows, 1 << 14)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found == [(index, {"name": index}) for index in range(0, 1 << 20, 64)]
-    assert most < 8 << 20

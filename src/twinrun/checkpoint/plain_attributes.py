@@ -9,6 +9,7 @@ datasets and samplers only numbers and short lists of them are looked at: they h
 caches of it.
 """
 
+import sys
 import types
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
@@ -87,12 +88,23 @@ def changed_attributes(
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
         else:
-            more = class_in(value)
+            more = class_in(value) or _cure_of(value)
             if owner != "module":
                 more = "" if key in before or had(before, key) else LATE
             why = "changes while the training runs, and no checkpoint holds it"
             refused.append(f"{called} {why}{more}")
     return plain, refused
+
+
+def _cure_of(value: object) -> str:
+    """Say how a module could hold what an object of a user's does, if it is one."""
+    module = str(type(value).__module__)
+    is_of_another = module.startswith((*LIBRARIES, "numpy.")) or (
+        module.partition(".")[0] in sys.stdlib_module_names
+    )
+    if is_of_another or is_container(value) or not attributes_seen(value):
+        return ""
+    return " (a torch.nn.Module in its place is held, if its attributes are plain data and buffers)"
 
 
 def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
