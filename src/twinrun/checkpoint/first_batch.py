@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.begun_anew import BegunAnew
+from twinrun.checkpoint.first_validated import FirstValidated
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.late_attributes import LateAttributes
@@ -53,6 +54,7 @@ class FirstBatch:
         """What data were first given as they were read."""
         self.begun = BegunAnew()
         """How streams have begun that keep what they are told for that."""
+        self._validated = FirstValidated(fingerprint)
         # Validation loaders that have given a batch: now, in the last validation, before the stop.
         self._giving, self._gave, self._had_given = set[int](), set[int](), set[int]()
         self._unlike: Callable[[], str | None] | None = None  # until the first batch comes
@@ -88,7 +90,8 @@ class FirstBatch:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
         beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
-        more = {"iterators": self.begun.state(), "giving": sorted(self._gave)}
+        begun = {"iterators": self.begun.state(), "giving": sorted(self._gave)}
+        more = {**begun, "validated": self._validated.state()}
         return {**kept, "beside": {**beside, **more}}
 
     def load(self, state: Mapping[str, Any]) -> dict[str, BegunAnew]:
@@ -114,6 +117,7 @@ class FirstBatch:
         """
         told = self._validations = ToldEpochs(trainer, state)
         self._had_given = {*state.get("giving", [])}  # older versions have none
+        self._validated.resumed(state.get("validated"))
         self._is_in_epoch = before is not None
         self.parted.resumed(trainer, state.get("shared", []))  # older versions have none
 
@@ -199,6 +203,7 @@ class FirstBatch:
     ) -> None:
         """Look at what data say with the first mini-batch of a validation; a hook of Lightning."""
         self._giving.add(dataloader_idx)
+        self._validated.comes(dataloader_idx, batch, batch_idx)
         if batch_idx == 0:
             loaders = tree_leaves(trainer.val_dataloaders)[dataloader_idx : dataloader_idx + 1]
             self.begun.comes(trainer, loaders, trainer.fit_loop.epoch_loop.val_loop._data_fetcher)
@@ -210,13 +215,16 @@ class FirstBatch:
         self._gave, self._giving, had_given = self._giving, set(), self._had_given
         self._had_given = set()
         self.late.has_passed(trainer, is_of_training=False)
+        other = self._validated.ends(is_whole=not trainer.sanity_checking)
         if told is None:
             return None
         none = f"{ELSEWHERE}: no mini-batch of validation data came after the stop"
         is_without = bool(had_given - self._gave)
         return agreed(
             self._together,
-            none if is_without else told.unlike_in_validation() or self.late.unlike(trainer),
+            none
+            if is_without
+            else other or told.unlike_in_validation() or self.late.unlike(trainer),
         )
 
     def changed(self, trainer: pl.Trainer) -> str | None:
