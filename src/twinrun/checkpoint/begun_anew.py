@@ -23,7 +23,7 @@ from twinrun.checkpoint.own_states import functions_behind, keys_in, values_seen
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.restored import ELSEWHERE
-from twinrun.checkpoint.stateful import UNSAID, Stateful, is_asked, state_told
+from twinrun.checkpoint.stateful import UNSAID, Stateful, begins_anew, is_asked, state_told
 from twinrun.checkpoint.stream_position import parts_of, told_anew
 from twinrun.checkpoint.users_code import attributes_seen, names_in
 from twinrun.containers import set_attribute_of
@@ -174,6 +174,8 @@ class BegunAnew:
                     position = None
                 elif record["fresh"] in alike:
                     position = copy.deepcopy(record["state"])
+            if begins_anew(part) and not (is_in_epoch and id(part) in trained):
+                position = None
             if key and position is not None:
                 self._told_at[key] = _seen(part, position)
                 for owner, name in _kept_in(part):

@@ -22,6 +22,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
 from twinrun.checkpoint.plain_data import is_plain
+from twinrun.checkpoint.stateful import begins_if_asked
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 from twinrun.containers import set_attribute_of
 from twinrun.generators import state_of, times_spawned
@@ -72,7 +73,8 @@ class OwnState:
         self._owner, self._found = owner, dict[str, str]()
         state = None
         with suppress(Exception):  # of whatever class
-            state, self._found = _state_of(owner)
+            if not begins_if_asked(owner):
+                state, self._found = _state_of(owner)
         # Of what loads one there is none yet.
         self.is_nothing = state == {} and not _loads_a_state(owner)
         """Whether it says that nothing is to be kept."""
@@ -154,6 +156,8 @@ class OwnState:
         """
         if name not in self._set:
             self._set[name] = set()
+            if begins_if_asked(self._owner):
+                return self._set[name]
             with suppress(Exception):  # of whatever class
                 own = attributes_seen(self._owner)
                 attributes = {k: v for k, v in own.items() if k != name}
