@@ -3,18 +3,20 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from twinrun.process.shared_files import LOG, WHO, files_of, forget_trainings
+from twinrun.process.shared_files import BEGAN, LOG, WHO, files_of, forget_trainings
 
 # Reads a line of Python a time, and says that it has done it.
 PROCESS = """
 import os, sys
 from twinrun.process import shared_files
 shared_files.watch()
-shared_files.leave_out([os.path.abspath("results/runs/own")])
+own = os.path.abspath("results/runs/own")
+shared_files.leave_out([own], but=own + "/root")
 for line in sys.stdin:
     exec(line)
     print(flush=True)
@@ -24,16 +26,17 @@ for line in sys.stdin:
 class Process:
     """A process of a training, which does what it is told."""
 
-    def __init__(self, folder, who):
+    def __init__(self, folder, who, attempt="1", began=None):
+        began = {} if began is None else {BEGAN: str(began)}
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROCESS],
             cwd=folder,
-            env={**os.environ, LOG: str(folder / "log"), WHO: who},
+            env={**os.environ, LOG: str(folder / "log"), WHO: f"{who}/{attempt}", **began},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.do("import os, pathlib, sqlite3")
+        self.do("import os, pathlib, shutil, sqlite3, time")
 
     def do(self, line):
         self.process.stdin.write(f"{line}\n")
@@ -58,12 +61,12 @@ def disturbed_by(folder, *steps, before=()):
         with Process(folder, "own") as own:
             for who, line in steps:
                 {"own": own, "other": other}[who].do(line)
-    assert files_of(folder / "log", "other", "disturbed") == []
+    assert files_of(folder / "log", "other/1", "disturbed") == []
     return names_of(folder, "disturbed")
 
 
-def names_of(folder, entry):
-    return [Path(name).name for name in files_of(folder / "log", "own", entry)]
+def names_of(folder, entry, attempt="1"):
+    return [Path(name).name for name in files_of(folder / "log", f"own/{attempt}", entry)]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +78,8 @@ def names_of(folder, entry):
         "os.close(os.open('best.txt', os.O_WRONLY | os.O_CREAT))",
         "open('new.txt', 'w').write('2'); os.replace('new.txt', 'best.txt')",
         "open(os.path.abspath('best.txt').encode(), 'wb').write(b'2')",
+        "pathlib.Path('o').touch(); os.symlink('o', 'new.txt'); os.replace('new.txt', 'best.txt')",
+        "os.remove('best.txt'); open('best.txt', 'wb')",
         "os.mkdir('results'); open('results/../best.txt', 'w').write('2')",
         "if not os.fork(): open('best.txt', 'w').write('2'); os._exit(0)",
     ],
@@ -83,13 +88,67 @@ def test_what_another_training_has_written_meanwhile_disturbs(tmp_path, write):
     (tmp_path / "best.txt").touch()
     if "fork" in write:
         write = f"{write.partition(':')[0]}: {write.partition(': ')[2]}"
-    steps = [("own", WRITE), ("other", write), ("own", "import time; time.sleep(0.2)")]
+    steps = [("own", WRITE), ("other", write), ("own", "time.sleep(0.2)")]
     assert disturbed_by(tmp_path, *steps, ("own", READ)) == ["best.txt"]
 
 
-@pytest.mark.parametrize("read", ["open('best.txt', 'r+')", "sqlite3.connect('best.txt')"])
+@pytest.mark.parametrize(
+    "read", ["open('best.txt', 'r+')", "open('best.txt', 'a+')", "sqlite3.connect('best.txt')"]
+)
 def test_so_does_what_is_opened_to_be_changed(tmp_path, read):
     assert disturbed_by(tmp_path, ("other", WRITE), ("own", read)) == ["best.txt"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["os.replace('new', 'folder')", "shutil.rmtree('folder'); shutil.copytree('new', 'folder')"],
+)
+def test_so_does_a_file_in_a_folder_that_was_exchanged(tmp_path, change):
+    for name in ("new", "folder"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "new/best.txt").touch()
+    steps = [("other", change), ("own", READ.replace("best", "folder/best"))]
+    assert disturbed_by(tmp_path, *steps) == ["best.txt"]
+
+
+def test_a_resumed_training_finds_nothing_that_changed_since_it_first_began(tmp_path):
+    """Red before: what another one had written until then was that of an earlier training."""
+    with Process(tmp_path, "other") as other:
+        other.do(WRITE.replace("best", "cache"))
+        began = time.time_ns()
+        other.do(WRITE)
+    with Process(tmp_path, "own") as first:
+        first.do(WRITE.replace("best", "own"))
+        first.do(WRITE.replace("best", "again"))
+    with Process(tmp_path, "own", attempt="2", began=began) as second:
+        second.do(WRITE.replace("best", "again"))
+        for name in ("best", "cache", "own", "again"):
+            second.do(READ.replace("best", name))
+    assert names_of(tmp_path, "disturbed", "2") == ["best.txt"]
+    assert names_of(tmp_path, "found", "2") == ["cache.txt"]
+    assert names_of(tmp_path, "stale", "2") == ["own.txt"]
+
+
+def test_the_folder_that_a_trainer_is_given_is_watched(tmp_path):
+    (tmp_path / "results/runs/own/root").mkdir(parents=True)
+    name = "results/runs/own/root/best"
+    with Process(tmp_path, "own") as first:
+        first.do(WRITE.replace("best", name))
+    with Process(tmp_path, "own", attempt="2", began=0) as second:
+        second.do(READ.replace("best", name))
+    assert names_of(tmp_path, "stale", "2") == ["best.txt"]
+
+
+def test_a_file_that_many_workers_read_is_written_down_once(tmp_path):
+    """Red before: by each worker of each epoch."""
+    with Process(tmp_path, "other") as other:
+        other.do(WRITE)
+    with Process(tmp_path, "own") as own:
+        fork = "if not os.fork(): open('best.txt').read(); os._exit(0)"
+        for _ in range(3):
+            own.do(fork)
+            own.do("os.wait()")
+    assert (tmp_path / "log").read_text().count("found") == 1
 
 
 def test_a_fork_belongs_to_its_training(tmp_path):
@@ -108,6 +167,14 @@ def test_a_fork_belongs_to_its_training(tmp_path):
         ([("own", READ), ("other", WRITE)], []),
         ([("other", WRITE), ("own", WRITE)], []),  # a log that both write
         ([("other", WRITE), ("own", "os.stat('best.txt')")], []),
+        (
+            [
+                ("other", "pathlib.Path('x').mkdir(); pathlib.Path('x/best.txt').touch()"),
+                ("other", "shutil.rmtree('x')"),
+                ("own", READ),
+            ],
+            [],
+        ),
         *(
             ([("other", WRITE.replace("best", name)), ("own", READ.replace("best", name))], [])
             for name in (".cache", "results/runs/own/best")

@@ -19,7 +19,7 @@ with side_by_side("other", alone=sys.argv[1] == "alone"):
 
 
 @pytest.fixture
-def begun(tmp_path, monkeypatch):
+def another(tmp_path, monkeypatch):
     """Begin a training in another process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "MOMENT_SECONDS", 0.1)
@@ -44,29 +44,29 @@ def begun(tmp_path, monkeypatch):
             stream.close()
 
 
-def test_trainings_go_side_by_side(begun):
-    other = begun("beside")
+def test_trainings_go_side_by_side(another):
+    other = another("beside")
     assert other.stdout.readline() == "begun\n"
     with side_by_side("mine", alone=False):
         assert other.poll() is None
 
 
 @pytest.mark.parametrize(("first", "second"), [("alone", "beside"), ("beside", "alone")])
-def test_one_is_alone_and_who_waits_is_told(begun, first, second):
-    one = begun(first)
+def test_one_is_alone_and_who_waits_is_told(another, first, second):
+    one = another(first)
     assert one.stdout.readline() == "begun\n"
-    two = begun(second)
+    two = another(second)
     assert two.stderr.readline().startswith("other: waiting for ")
     one.stdin.close()
     assert two.stdout.readline() == "begun\n"
 
 
-def test_who_would_be_alone_is_not_passed_by_those_that_come_later(begun):
-    one = begun("beside")
+def test_who_would_be_alone_is_not_passed_by_those_that_come_later(another):
+    one = another("beside")
     assert one.stdout.readline() == "begun\n"
-    two = begun("alone")
+    two = another("alone")
     assert "to be trained alone" in two.stderr.readline()
-    three = begun("beside")
+    three = another("beside")
     assert "is, or is to be, alone" in three.stderr.readline()
     one.stdin.close()
     assert two.stdout.readline() == "begun\n"
@@ -75,15 +75,15 @@ def test_who_would_be_alone_is_not_passed_by_those_that_come_later(begun):
     assert three.stdout.readline() == "begun\n"
 
 
-def test_a_killed_one_keeps_nobody_waiting(begun):
-    one = begun("alone")
+def test_a_killed_one_keeps_nobody_waiting(another):
+    one = another("alone")
     assert one.stdout.readline() == "begun\n"
     one.kill()
     with side_by_side("mine", alone=True):
         pass
 
 
-def test_a_workload_that_was_disturbed_is_known(begun):
+def test_a_workload_that_was_disturbed_is_known(another):
     assert not is_alone("mine")
     with side_by_side("mine", alone=False):
         keep_alone("mine")

@@ -92,3 +92,30 @@ def test_what_an_earlier_one_has_left_is_named(tmp_path):
     (first, second), said = trained(tmp_path, "Continues", at_once=False)
     assert (first["found_files"], second["found_files"]) == ([], ["last.pt"])
     assert "again" not in said
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("module", ["KeepsBelowRoot", "KeepsInFolder"])
+def test_one_that_is_resumed_is_given_no_file_from_behind_its_checkpoint(tmp_path, module):
+    """Red before: its folder was empty, so that its test was of other weights, in silence."""
+    workload = {**WORKLOAD, "module": f"goes_on_by_files:{module}", "epochs": 4}
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole/killed").touch()
+    environment = {**os.environ, "PYTHONPATH": HERE}
+
+    def trained_in(folder, name):
+        asked = arguments(folder / name, workload, {**VARIANT, "threads": 1}, minutes=0)
+        command = [sys.executable, "-c", JOB, json.dumps(asked)]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        return asked["run"]["files"]["manifest"], done
+
+    whole, _ = trained_in(tmp_path / "whole", "run")
+    (tmp_path / "killed-once").mkdir()
+    _, killed = trained_in(tmp_path / "killed-once", "run")
+    assert "SIGKILL" in killed.stderr
+    found, done = trained_in(tmp_path / "killed-once", "run")
+    assert "it is trained from the beginning" in done.stderr
+    metrics = [run_files.read_ended(each)["metrics"] for each in (whole, found)]
+    assert metrics[0] == metrics[1]

@@ -44,7 +44,7 @@ class FirstValidated:
         """Expect what was the same in the last two validations.
 
         Args:
-            state: what `state` returned; None of an older version.
+            state: what `state` returned; an older version's checkpoint has None.
         """
         if state is not None:
             self._known = {"first": {**state["first"]}, "lengths": {**state["lengths"]}}

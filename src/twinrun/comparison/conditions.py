@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
+from twinrun.process.shared_files import read_of_earlier
 from twinrun.wording import some
 
 NOT_AS_SAID = "not as its variant says: "
@@ -72,21 +73,8 @@ def _made_anew(found: Comparison) -> list[str]:
     return [made_anew(found["made_anew"])] if "made_anew" in found else []
 
 
-def found_files(names: Sequence[str]) -> str:
-    """Say what a training rests on that an earlier one has left.
-
-    >>> found_files(["last.pt"])
-    'last.pt was read as an earlier training (or the rehearsal) left it: a first one finds none'
-    """
-    was, left = ("was", "it") if len(names) == 1 else ("were", "them")
-    return (
-        f"{some(names)} {was} read as an earlier training (or the rehearsal) left {left}: a first "
-        "one finds none"
-    )
-
-
 def _found_files(found: Comparison) -> list[str]:
-    return [found_files(found["found_files"])] if "found_files" in found else []
+    return read_of_earlier(found["found_files"]) if "found_files" in found else []
 
 
 def outputs_that_differ(found: Comparison) -> dict[str, str]:

@@ -25,12 +25,15 @@ from typing import Literal
 from twinrun.wording import some
 
 LOG = "TWINRUN_OPENED_FILES"  # the variable that names the log
-WHO = "TWINRUN_OPENED_BY"  # and the one that names the training: all of its processes are one
+# The training and the attempt at it, all of whose processes are one; and when it began, in ns: of
+# a training that is resumed its first attempt.
+WHO, BEGAN = "TWINRUN_OPENED_BY", "TWINRUN_OPENED_SINCE"
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-Entry = Literal["written", "disturbed", "found"]
+Entry = Literal["written", "disturbed", "stale", "found"]
 MOST_FILES = 50_000  # of earlier trainings that are remembered
+MOST_WRITTEN, MOST_FOUND = 10_000, 100  # of one process, and of one training, that are written down
 
 
 @dataclass
@@ -42,17 +45,21 @@ class _Log:
     descriptor: int
     """To append to it."""
     who: str
-    """The training that this process belongs to."""
+    """The training that this process belongs to, a `/` and the attempt."""
+    began: int
+    """When that began (ns since the epoch), or if it was resumed its first attempt."""
     folder: str
     """The working directory as the process began."""
     left_out: tuple[str, ...]
     """What paths begin with that are no user's files."""
+    watched: str | None = None
+    """A folder among these that is watched all the same."""
     seen: int = 0
     """Bytes of the log that have been read."""
     earlier: set[str] = field(default_factory=set)
-    """Files that other trainings had written before this process began."""
-    others: set[str] = field(default_factory=set)
-    """Files that other trainings have written since."""
+    """Files that others had written before this training began."""
+    others: dict[str, str] = field(default_factory=dict)
+    """Files that others have written since, and who; an earlier attempt at it is another one."""
     ours: set[str] = field(default_factory=set)
     """Files that processes of this training have written, this one too."""
     own: dict[str, int] = field(default_factory=dict)
@@ -62,7 +69,7 @@ class _Log:
 
     def append(self, entry: Entry, file: str) -> None:
         """Write an entry: one system call, so that those of several processes do not mix."""
-        line = f"{self.who}\t{entry}\t{file}\n"
+        line = f"{self.who}\t{entry}\t{time.time_ns()}\t{file}\n"
         os.write(self.descriptor, line.encode(errors="surrogateescape"))
 
     def read_on(self) -> None:
@@ -73,14 +80,34 @@ class _Log:
         new = os.pread(self.descriptor, size - self.seen, self.seen)
         whole = new[: new.rfind(b"\n") + 1]
         self.seen += len(whole)
-        for who, entry, file in _entries(whole):
-            if entry == "written":
-                (self.ours if who == self.who else self.others).add(file)
+        for who, entry, moment, file in _entries(whole):
+            if who == self.who:
+                (self.ours if entry == "written" else self.read).add(file)
+            elif entry == "written" and moment < self.began:
+                self.earlier.add(file)
+            elif entry == "written":
+                self.others[file] = who
+
+    def note_read(self, file: str) -> None:
+        """Write down a file of another training, or attempt, that is read."""
+        # A folder may have been moved or removed as a whole.
+        parts = [file, *(str(parent) for parent in Path(file).parents)] if self.others else []
+        who = next((self.others[part] for part in parts if part in self.others), None)
+        is_of_attempt = who is not None and who.partition("/")[0] == self.who.partition("/")[0]
+        entry: Entry | None = None
+        if who is not None and not (is_of_attempt and file in self.ours):
+            entry = "stale" if is_of_attempt else "disturbed"
+        elif who is None and file in self.earlier and file not in self.ours:
+            entry = "found" if len(self.read) < MOST_FOUND else None
+        if entry is not None:
+            self.read.add(file)
+            self.append(entry, file)
 
 
-def _entries(lines: bytes) -> list[tuple[str, str, str]]:
+def _entries(lines: bytes) -> list[tuple[str, str, int, str]]:
     split = [line.split("\t") for line in lines.decode(errors="surrogateescape").split("\n")]
-    return [(parts[0], parts[1], parts[2]) for parts in split if len(parts) == 3]
+    whole = [parts for parts in split if len(parts) == 4 and parts[2].isdigit()]
+    return [(who, entry, int(moment), file) for who, entry, moment, file in whole]
 
 
 _log: _Log | None = None
@@ -98,9 +125,8 @@ def watch() -> None:
         return
     folder = str(Path.cwd())
     # All of it now: to ask for a temporary folder may open a file.
-    _log = _Log(Path(path), descriptor, who, folder, _left_out())
-    _log.read_on()
-    _log.earlier, _log.others = _log.others, set()
+    began = int(os.environ.get(BEGAN) or time.time_ns())
+    _log = _Log(Path(path), descriptor, who, began, folder, _left_out())
     sys.addaudithook(_heard)
 
 
@@ -120,9 +146,16 @@ def watch_torch() -> None:
     serialization._open_zipfile_writer_file = Watched
 
 
+NO_FOLDER = -1  # in the place of its descriptor
+_EVENTS = {
+    *("open", "sqlite3.connect", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir"),
+    "shutil.rmtree",
+}
+
+
 def _heard(event: str, arguments: tuple[object, ...]) -> None:
     """Take what Python tells of itself (https://docs.python.org/3/library/audit_events.html)."""
-    if event not in ("open", "os.rename", "sqlite3.connect") or _log is None:
+    if event not in _EVENTS or _log is None:
         return
     # What is raised here would reach the code that opens the file.
     with suppress(Exception):
@@ -131,12 +164,14 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             is_written = bool(isinstance(flags, int) and flags & WRITES) or (
                 isinstance(mode, str) and bool({*"wax+"} & {*mode})
             )
-            is_read = not is_written or "r+" in str(mode) or "rb+" in str(mode)
+            is_read = not is_written or ("+" in str(mode) and "w" not in str(mode))
             _opened(_log, path, is_written=is_written, is_read=is_read)
-        elif event == "os.rename":
+        elif event.startswith("os.") and arguments[-1] != NO_FOLDER:
+            return  # as `shutil.rmtree` removes what lies inside, by names from an open folder
+        elif event in ("os.rename", "os.link", "os.symlink"):
             _opened(_log, arguments[1], is_written=True)
         else:
-            _opened(_log, arguments[0], is_written=True, is_read=True)
+            _opened(_log, arguments[0], is_written=True, is_read=event == "sqlite3.connect")
 
 
 def _opened(log: _Log, path: object, *, is_written: bool, is_read: bool = False) -> None:
@@ -147,15 +182,13 @@ def _opened(log: _Log, path: object, *, is_written: bool, is_read: bool = False)
         return
     log.read_on()
     if is_read and file not in log.read:
-        if file in log.others:
-            log.read.add(file)
-            log.append("disturbed", file)
-        elif file in log.earlier and file not in log.ours:
-            log.read.add(file)
-            log.append("found", file)
+        log.note_read(file)
     if is_written:
         now = time.monotonic_ns()
-        if now - log.own.get(file, -AGAIN_NS) >= AGAIN_NS:
+        is_new = file not in log.own
+        if now - log.own.get(file, -AGAIN_NS) >= AGAIN_NS and not (
+            is_new and len(log.own) >= MOST_WRITTEN
+        ):
             log.own[file] = now
             log.append("written", file)
 
@@ -165,7 +198,7 @@ def _is_theirs(file: str, log: _Log) -> bool:
     if file.endswith((".py", ".pyc")) or "\n" in file or "\t" in file:
         return False
     if file.startswith(log.left_out):
-        return False
+        return log.watched is not None and file.startswith(log.watched)
     return f"{os.sep}." not in file.removeprefix(log.folder)
 
 
@@ -176,14 +209,16 @@ def _left_out() -> tuple[str, ...]:
     return ("/proc/", "/dev/", "/sys/", *installed, *made)
 
 
-def leave_out(folders: Sequence[str]) -> None:
+def leave_out(folders: Sequence[str], *, but: str) -> None:
     """Leave out the folders of this training's own results, an earlier attempt's files too.
 
     Args:
         folders: their absolute paths.
+        but: one inside of them in which a user's code writes.
     """
     if _log is not None:
         _log.left_out += tuple(f"{folder}{os.sep}" for folder in folders)
+        _log.watched = f"{but}{os.sep}"
 
 
 def files_of(path: Path, who: str, entry: Entry) -> list[str]:
@@ -202,17 +237,17 @@ def files_of(path: Path, who: str, entry: Entry) -> list[str]:
     except OSError:  # none could be written
         return []
     return sorted(
-        {os.path.relpath(file) for name, kind, file in found if (name, kind) == (who, entry)}
+        {os.path.relpath(f) for name, kind, _, f in found if (name, kind) == (who, entry)}
     )
 
 
 def forget_trainings(path: Path) -> None:
     """Keep of a log which files were written; no process may have it open."""
-    written = dict.fromkeys(
-        file for _, entry, file in _entries(path.read_bytes()) if entry == "written"
-    )
+    found = _entries(path.read_bytes())
+    written = {file: (who, when) for who, entry, when, file in found if entry == "written"}
     there = [file for file in written if os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
-    lines = "".join(f"earlier\twritten\t{file}\n" for file in there)
+    kept = [(written[file][0], "written", str(written[file][1]), file) for file in there]
+    lines = "".join("\t".join(each) + "\n" for each in kept)
     path.write_bytes(lines.encode(errors="surrogateescape"))
 
 
@@ -227,6 +262,29 @@ def disturbed() -> str | None:
 def found() -> list[str]:
     """Name the files of earlier trainings that the training of this process has read, sorted."""
     return [] if _log is None else files_of(_log.path, _log.who, "found")
+
+
+def read_of_earlier(files: Sequence[str]) -> list[str]:
+    """Say what it means that a training has found these files, if there are any.
+
+    >>> read_of_earlier(["last.pt"])
+    ['last.pt was read as an earlier training (or the rehearsal) left it: a first one finds none']
+    """
+    if not files:
+        return []
+    was, left = ("was", "it") if len(files) == 1 else ("were", "them")
+    return [
+        f"{some(files)} {was} read as an earlier training (or the rehearsal) left {left}: a first "
+        "one finds none"
+    ]
+
+
+def read_of_attempt(files: Sequence[str]) -> str:
+    """Say what it means that a resumed training has read these files."""
+    return (
+        f"it was resumed, and has read {some(files)} as the attempt before left it, which no "
+        f"checkpoint holds"
+    )
 
 
 def read_of_others(files: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ them, even if it is killed. Where a file system has none, nobody waits.
 """
 
 import fcntl
+import hashlib
 import os
 import time
 import uuid
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from twinrun.process.job import say
-from twinrun.process.shared_files import LOG, WHO, files_of, forget_trainings
+from twinrun.process.shared_files import BEGAN, LOG, WHO, files_of, forget_trainings
 
 FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
 MOMENT_SECONDS = 1.0
@@ -35,26 +36,33 @@ class Neighbours:
         """Name the files that others have written, and that it has read since."""
         return files_of(self.log, self.who, "disturbed")
 
+    def stale(self) -> list[str]:
+        """Name the files of an earlier attempt at it that it has read."""
+        return files_of(self.log, self.who, "stale")
+
 
 @contextmanager
-def side_by_side(label: str, *, alone: bool) -> Iterator[Neighbours]:
+def side_by_side(label: str, *, alone: bool, began: int | None = None) -> Iterator[Neighbours]:
     """Let the processes that are started in the body train beside others, or alone.
 
     Args:
         label: of what is trained, for who waits.
         alone: wait until nothing else trains in this working directory, and let nothing begin.
+        began: when the first attempt did, in ns since the epoch; None if this is that.
     """
-    neighbours = Neighbours((FOLDER / "opened.log").absolute(), uuid.uuid4().hex)
-    variables = {LOG: str(neighbours.log), WHO: neighbours.who}
-    before = {name: os.environ.get(name) for name in variables}
+    who = f"{hashlib.sha256(label.encode()).hexdigest()[:16]}/{uuid.uuid4().hex}"
+    neighbours = Neighbours((FOLDER / "opened.log").absolute(), who)
+    before = {name: os.environ.get(name) for name in (LOG, WHO, BEGAN)}
     with ExitStack() as held:
         _locked(held, neighbours.log, label, alone=alone)
-        os.environ.update(variables)
+        # Now: what others wrote while this waited was there when it began.
+        since = time.time_ns() if began is None else began
+        os.environ.update({LOG: str(neighbours.log), WHO: who, BEGAN: str(since)})
         try:
             yield neighbours
         finally:
             for name, value in before.items():
-                os.environ.pop(name)
+                os.environ.pop(name, None)
                 if value is not None:
                     os.environ[name] = value
 

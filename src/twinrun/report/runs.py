@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 import pandas as pd
 from markupsafe import Markup
 
-from twinrun.comparison.conditions import found_files, listed, made_anew
+from twinrun.comparison.conditions import listed, made_anew
 from twinrun.process.environment import Context
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import workload_of
@@ -61,16 +61,9 @@ def _remarks(run: ReportedRun) -> list[str]:
         *([] if run["no_result"] is None else [f"no result: {run['no_result']}"]),
         *(f"in doubt: {doubt}" for doubt in run["doubts"]),
         *(["its dataset was written to while it trained"] if _is_written(run) else []),
-        *_found_files(run),
         *_resumed(run),
         *(f"not as the variant says: {found['sentence']}" for found in run["departures"]),
     ]
-
-
-def _found_files(run: ReportedRun) -> list[str]:
-    if "found_files" not in run or not run["found_files"]:
-        return []
-    return [found_files(run["found_files"])]
 
 
 def _resumed(run: ReportedRun) -> list[str]:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -61,12 +62,15 @@ class Assembly:
 
 
 @contextmanager
-def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly]:
+def assembled(
+    training: Training, stop: Stop | None = None, root: Path | None = None
+) -> Iterator[Assembly]:
     """Assemble a training under the switches of its variant; they are restored at the end.
 
     Args:
         training: what it is made of.
         stop: asked by several workers between steps; of one worker it is a callback of its own.
+        root: the folder that the Trainer is given; an empty one of its own if None.
 
     Raises:
         TwinrunError: if the workload cannot be built or sharded, or the device is missing.
@@ -79,9 +83,14 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
         connected(
             devices=variant.devices, nodes=variant.nodes, accelerator=variant.accelerator
         ) as workers,
-        # Lightning resumes, without asking, from an hpc_ckpt_*.ckpt that it finds in its root.
-        tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
+        tempfile.TemporaryDirectory(prefix="twinrun-")
+        if root is None
+        else nullcontext(root) as own,
     ):
+        Path(own).mkdir(parents=True, exist_ok=True)
+        # Lightning resumes, without asking, from one that it finds there.
+        for checkpoint in Path(own).glob("hpc_ckpt_*"):
+            checkpoint.unlink(missing_ok=True)
         # After the switches: a constructor may already compute, on as many threads as it is given.
         module, data, _ = build(training)
         check_tensors(module)
@@ -102,7 +111,7 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
                 replays=LateInReplays(speed),
                 workers=workers,
                 team=team,
-                root=empty,
+                root=str(own),
             )
         finally:
             team.tracer.close()

@@ -4,16 +4,18 @@ Or two where the first one goes on behind a kill, and fails.
 """
 
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from twinrun import artifacts
 from twinrun.config.definitions import Run
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process.compiler_cache import own_cache
 from twinrun.process.import_log import kept
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
-from twinrun.process.shared_files import read_of_others
+from twinrun.process.shared_files import read_of_attempt, read_of_others
 from twinrun.process.side_by_side import is_alone, keep_alone, side_by_side
 from twinrun.run_files import RESUMED
 
@@ -33,23 +35,37 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
     """
     label, workload = asked.identity.label, asked.identity.workload
     alone = is_alone(workload)
-    with side_by_side(label, alone=alone) as neighbours:
+    with side_by_side(label, alone=alone, began=_began(asked)) as neighbours:
         try:
             _run(asked, further)
+        except JobError:
+            raise
         # What a half-written file of another's leads to says nothing of the training.
         except TwinrunError:
-            if alone or not neighbours.disturbed_by():
+            if not neighbours.stale() and (alone or not neighbours.disturbed_by()):
                 raise
-        files = neighbours.disturbed_by()
-        if alone or not files:
-            return
-    again = f"it is trained again, alone, and {workload} is so from now on"
-    say(f"{label}: {read_of_others(files)}; {again}")
-    keep_alone(workload)
+        stale, files = neighbours.stale(), neighbours.disturbed_by()
+    if not stale and (alone or not files):
+        return
+    if files and not alone:
+        alone, again = True, f"it is trained again, alone, and {workload} is so from now on"
+        say(f"{label}: {read_of_others(files)}; {again}")
+        keep_alone(workload)
+    else:
+        say(f"{label}: {read_of_attempt(stale)}; it is trained from the beginning")
     shutil.rmtree(asked.checkpoints, ignore_errors=True)
     Path(asked.files.manifest).unlink(missing_ok=True)
-    with side_by_side(label, alone=True):
+    with side_by_side(label, alone=alone, began=_began(asked)):
         _run(asked, further)
+
+
+def _began(asked: Run) -> int | None:
+    """Return when the first attempt at a training began, in ns; None if this is that."""
+    noted = Path(asked.checkpoints, "began")
+    if any(Path(asked.checkpoints).glob("*.ckpt")):
+        return int(noted.read_text(encoding="ascii")) if noted.exists() else 0
+    artifacts.write_text(noted, str(time.time_ns()))
+    return None
 
 
 def _run(asked: Run, further: Mapping[str, str]) -> None:

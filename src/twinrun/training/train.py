@@ -32,7 +32,7 @@ from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
-from twinrun.process.shared_files import disturbed, found, leave_out
+from twinrun.process.shared_files import disturbed, found, leave_out, read_of_earlier
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
@@ -76,13 +76,14 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             beside its manifest.
     """
     run = absolute(run)
-    leave_out([str(Path(run.files.manifest).parent), run.checkpoints])
+    root = Path(run.checkpoints, "root")
+    leave_out([str(Path(run.files.manifest).parent), run.checkpoints], but=str(root))
     stop = Stop(Path(run.files.manifest).with_name("STOP"))
     with stop.blamed():
-        _train(run, stop, is_stopped=is_stopped)
+        _train(run, stop, root, is_stopped=is_stopped)
 
 
-def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
+def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
     started = time.perf_counter()
     stopped = Path(run.files.manifest).parent / "stopped"
     seen, origin = watched(run.training.dataset), origin_of(run)
@@ -90,8 +91,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
     # Prove fast steps, in processes of their own: nothing of a proof is left in this one.
     proof, refusal = proven(run.training)
 
-    # Assemble.
-    with assembled(run.training, stop) as assembly, Spool(run.files.predictions) as spool:
+    with assembled(run.training, stop, root) as assembly, Spool(run.files.predictions) as spool:
         module, data = assembly.module, assembly.data
         workers, team = assembly.workers, assembly.team
         variant = run.training.variant
@@ -164,7 +164,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
         "no_result": no_result or disturbed(),
-        "doubts": doubts + unproven,
+        "doubts": doubts + unproven + read_of_earlier(found()),
         "seconds": {
             "setup": round(setup_ended - started, 3),
             **fit_seconds,
