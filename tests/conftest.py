@@ -115,3 +115,25 @@ def _no_memory_of_proofs(monkeypatch):
     proofs = sys.modules.get("twinrun.training.remembered_proofs")
     if proofs is not None:  # to import it takes seconds, which few tests need
         monkeypatch.setattr(proofs, "MEMORY", Path("no-such-folder/proofs"))
+
+
+@pytest.fixture(autouse=True)
+def _no_patched_loaders():
+    """Take back what Lightning leaves patched where a loader of a test cannot be made.
+
+    In a training's process, which ends then, nothing comes behind it.
+    https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.6/src/lightning/fabric/utilities/data.py
+    """
+    yield
+    data = sys.modules.get("torch.utils.data")
+    for base in (data.DataLoader, data.BatchSampler) if data is not None else ():
+        if "__old__setattr__" in vars(base):
+            for kind in (base, *_below(base)):
+                for name in ("__init__", "__setattr__", "__delattr__"):
+                    if f"__old{name}" in vars(kind):
+                        setattr(kind, name, vars(kind)[f"__old{name}"])
+                        delattr(kind, f"__old{name}")
+
+
+def _below(kind):
+    return [each for below in kind.__subclasses__() for each in (below, *_below(below))]
