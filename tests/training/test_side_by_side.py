@@ -8,13 +8,17 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import best_in_a_file
 import pytest
 from example_trainings import HERE, VARIANT, WORKLOAD, arguments
+from msgspec import convert
 
 from twinrun import run_files
+from twinrun.config.definitions import Run
 from twinrun.process.side_by_side import FOLDER
+from twinrun.training.run import _began
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +96,21 @@ def test_what_an_earlier_one_has_left_is_named(tmp_path):
     (first, second), said = trained(tmp_path, "Continues", at_once=False)
     assert (first["found_files"], second["found_files"]) == ([], ["last.pt"])
     assert "again" not in said
+
+
+def test_one_that_begins_anew_is_given_an_empty_folder(tmp_path):
+    """Red before: a file of an attempt that was killed before its first checkpoint lay there."""
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    left = Path(asked.checkpoints, "root/best.pt")
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert _began(asked) is None
+    assert not left.exists()
+    left.parent.mkdir()
+    left.touch()
+    Path(asked.checkpoints, "epoch1.ckpt").touch()
+    assert _began(asked) > 0
+    assert left.exists()
 
 
 @pytest.mark.one_in(2)

@@ -64,6 +64,8 @@ def _began(asked: Run) -> int | None:
     noted = Path(asked.checkpoints, "began")
     if any(Path(asked.checkpoints).glob("*.ckpt")):
         return int(noted.read_text(encoding="ascii")) if noted.exists() else 0
+    # What an attempt left that was killed before its first checkpoint.
+    shutil.rmtree(Path(asked.checkpoints, "root"), ignore_errors=True)
     artifacts.write_text(noted, str(time.time_ns()))
     return None
 

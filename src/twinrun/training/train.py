@@ -164,7 +164,8 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
         "no_result": no_result or disturbed(),
-        "doubts": doubts + unproven + read_of_earlier(found()),
+        "found_files": (files_found := found()),
+        "doubts": doubts + unproven + read_of_earlier(files_found),
         "seconds": {
             "setup": round(setup_ended - started, 3),
             **fit_seconds,
@@ -176,7 +177,6 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
         "proof": proof,
         "peak_memory_mb": memory,
         "resumed_at": team.tracer.resumed_at,
-        "found_files": found(),
         **({"made_anew": anew} if (anew := watchers.resumable.made_anew()) else {}),
         "was_stopped": was_stopped,
         "not_resumed": watchers.resumable.refused if was_stopped and last is None else None,
