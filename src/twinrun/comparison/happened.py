@@ -13,7 +13,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-import yaml
+import msgspec
 
 from twinrun.comparison.conditions import outputs_that_differ
 from twinrun.comparison.pair_records import Comparison
@@ -206,7 +206,7 @@ def _has(actual: Mapping[str, object], name: str) -> bool:
 @functools.cache
 def _defaults() -> Mapping[str, object]:
     """Return what a variant has that says nothing."""
-    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    schema = msgspec.yaml.decode(SCHEMA.read_bytes())
     settings = schema["properties"]["variants"]["additionalProperties"]["properties"]
     return {name: entry["default"] for name, entry in settings.items() if "default" in entry}
 

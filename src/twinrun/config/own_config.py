@@ -3,7 +3,7 @@
 import difflib
 from pathlib import Path
 
-import yaml
+import msgspec
 
 from twinrun.config.config_files import said_by
 from twinrun.config.shipped import SCHEMA
@@ -33,7 +33,7 @@ def is_of_another_program(file: Path) -> bool:
         return False
     if not isinstance(found, dict) or not found:
         return False
-    known = list(yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["properties"])
+    known = list(msgspec.yaml.decode(SCHEMA.read_bytes())["properties"])
     named = [str(key) for key in found]
     if not OURS.isdisjoint(named):
         return False

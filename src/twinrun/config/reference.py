@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
+import msgspec
 import yaml
 
 from twinrun.config.definitions import Section
@@ -91,4 +92,4 @@ def _shown(value: object) -> str:
 
 
 if __name__ == "__main__":
-    print(reference(yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))), end="")
+    print(reference(msgspec.yaml.decode(SCHEMA.read_bytes())), end="")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from twinrun.config import candidates, matrix_cells, resume_variants
 from twinrun.config.consistency import contradictions
@@ -167,7 +166,7 @@ def resolve(
     Raises:
         TwinrunError: with one line for each mistake.
     """
-    rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
+    rules = msgspec.yaml.decode(Path(schema).read_bytes())
     read = written_out(config, rules)
     found = validate(read.config, rules)
     # A mistake in one part hides none in the others: who mends one must not meet the next.
