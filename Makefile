@@ -5,6 +5,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Each of hundreds of processes would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run demo test check picture
 
 run: .venv/ready

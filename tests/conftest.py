@@ -96,9 +96,9 @@ def _no_leaks(request):
     yield
     assert _environment() == environment
     assert _switches() == switches
-    if set(psutil.Process().children(recursive=True)) - children:
+    if left := set(psutil.Process().children(recursive=True)) - children:
         gc.collect()  # an iterator in a cycle keeps its data workers
-    left = set(psutil.Process().children(recursive=True)) - children
+        left &= set(psutil.Process().children(recursive=True))
     assert not [process for process in left if process.is_running() and not _may_stay(process)]
 
 

@@ -91,7 +91,8 @@ def copied(folder):
     for part in PARTS:
         source, target = ROOT / part, folder / part
         if source.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
+            # With Python's bytecode, but for what is just being written.
+            ignored = shutil.ignore_patterns("*.pyc.*", ".*.json")
             shutil.copytree(source, target, symlinks=True, ignore=ignored)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -124,6 +124,7 @@ def files_behind(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
 def modules_named(file: Path) -> list[str]:
     """Return the modules of the package that a file names, in imports or in strings."""
     found = []

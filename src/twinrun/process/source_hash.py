@@ -15,12 +15,12 @@ import ast
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1]
+from twinrun.process.parsed_source import PACKAGE, parsed
+
 # In every closure, and in no result but as the sentence of a failure: another wording reruns
 # nothing. A test holds that the modules do nothing else.
 ONLY_WORDS = frozenset({"twinrun.errors", "twinrun.wording"})
@@ -71,8 +71,8 @@ def sources_hash(
     lines = []
     for file in map(Path, files):
         is_ours = str(file) in ours or file.resolve().is_relative_to(PACKAGE)
-        hashed = _without_docstrings if is_ours else code_hash
-        lines.append(f"{file.name} {hashed(file.read_bytes())}")
+        code = parsed(file).sha256 if is_ours else code_hash(file.read_bytes())
+        lines.append(f"{file.name} {code}")
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
@@ -83,53 +83,6 @@ def code_hash(source: bytes) -> str:
         return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
     except (SyntaxError, ValueError):
         return hashlib.sha256(source).hexdigest()
-
-
-@dataclass(frozen=True)
-class _Parsed:
-    """What is to be known of a file, which is parsed once."""
-
-    sha256: str
-    """SHA-256 of its syntax tree without docstrings; of the bytes, where it cannot be parsed."""
-    imports: tuple[tuple[int, str, tuple[str, ...]], ...]
-    """For each import statement its level (leading dots), module and names."""
-
-
-# ASSUME nothing that is computed depends on how the code is written: no library reads a comment
-# (torch.jit.script reads `# type:`), a line number or the text of a function.
-
-
-@cache  # asked for by many rules of files that are the same; parsing them all takes 0.2 s
-def _parsed(source: bytes) -> _Parsed:
-    """Parse a file. A tree is written differently by each minor version of Python."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # the import of the file will say so
-        return _Parsed(hashlib.sha256(source).hexdigest(), imports=())
-    imports: list[tuple[int, str, tuple[str, ...]]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            imports += [(0, alias.name, ()) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = tuple(alias.name for alias in node.names)
-            imports.append((node.level, node.module or "", names))
-        for statements in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            if isinstance(statements, list):
-                statements[:] = [each for each in statements if not _is_standing_string(each)]
-    code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return _Parsed(code, imports=tuple(imports))
-
-
-def _is_standing_string(node: ast.AST) -> bool:
-    """Say whether a statement is a string and nothing else: a docstring, also one of a field."""
-    match node:
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
-    return False
-
-
-def _without_docstrings(source: bytes) -> str:
-    return _parsed(source).sha256
 
 
 def find_source(
@@ -200,7 +153,7 @@ def _imports(name: str, file: Path) -> list[str]:
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     parts = package.split(".")
     names: list[str] = []
-    for level, module, imported in _parsed(file.read_bytes()).imports:
+    for level, module, imported in parsed(file).imports:
         parents = parts[: len(parts) - level + 1] if level else []
         base = ".".join([*parents, module] if module else parents)
         names += [base, *(f"{base}.{each}" for each in imported)]
