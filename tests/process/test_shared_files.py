@@ -176,14 +176,21 @@ def test_a_fork_belongs_to_its_training(tmp_path):
             [],
         ),
         *(
-            ([("other", WRITE.replace("best", name)), ("own", READ.replace("best", name))], [])
-            for name in (".cache", "results/runs/own/best")
+            (
+                [
+                    ("other", WRITE.replace("best.txt", name)),
+                    ("own", READ.replace("best.txt", name)),
+                ],
+                [],
+            )
+            for name in (".cache", "__pycache__/mine.nbi", "results/runs/own/best.txt")
         ),
     ],
 )
 def test_nothing_else_does(tmp_path, steps, before):
     (tmp_path / "best.txt").touch()
     (tmp_path / "results/runs/own").mkdir(parents=True)
+    (tmp_path / "__pycache__").mkdir()
     assert disturbed_by(tmp_path, *steps, before=before) == []
 
 

@@ -8,8 +8,9 @@ to read: it is disturbed where another training has written that since it began 
 written before it began it has found: a first training would not have.
 
 Seen is what Python opens and what `torch.save` writes, data workers' files too. Not seen is what
-other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidden folders (caches),
-installed packages, and the results of the training itself, which are in folders of its own.
+other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidden folders and
+`__pycache__` (caches), installed packages, and the results of the training itself, which are in
+folders of its own.
 """
 
 import os
@@ -196,6 +197,8 @@ def _opened(log: _Log, path: object, *, is_written: bool, is_read: bool = False)
 def _is_theirs(file: str, log: _Log) -> bool:
     """Say whether a file may be one of a user's code."""
     if file.endswith((".py", ".pyc")) or "\n" in file or "\t" in file:
+        return False
+    if f"{os.sep}__pycache__{os.sep}" in file:  # what is compiled of code, as by Numba
         return False
     if file.startswith(log.left_out):
         return log.watched is not None and file.startswith(log.watched)
