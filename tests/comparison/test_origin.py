@@ -169,7 +169,7 @@ def test_what_was_changed_unseen_may_be_computed_from_what_an_operation_gave(tmp
     assert location["suspect"]["op"]["op"] == "faults::race"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("module", ["LogsARace", "Forward"])
 def test_what_comes_behind_or_from_python_itself_is_not_suspected(tmp_path, module):
     _, location = audit(tmp_path, module=module, faults="faults_in_a_step")
