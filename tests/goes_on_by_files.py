@@ -33,3 +33,19 @@ class KeepsInFolder(KeepsBelowRoot):
 
     def file_of_best(self):
         return Path("best.pt")
+
+
+class CountsInFolder(KeepsBelowRoot):
+    """In a file that each attempt begins anew, and to which each epoch adds."""
+
+    def on_fit_start(self):
+        Path("epochs.txt").write_text("")
+
+    def on_train_epoch_end(self):
+        with Path("epochs.txt").open("a") as file:
+            file.write("x")
+
+    @torch.no_grad()
+    def on_test_start(self):
+        for parameter in self.parameters():
+            parameter.mul_(len(Path("epochs.txt").read_text()))

@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from twinrun.process.shared_files import BEGAN, LOG, WHO, files_of, forget_trainings
+from twinrun.process.opened_log import OpenedLog, files_of, forget_trainings
+from twinrun.process.shared_files import BEGAN, LOG, WHO, _is_theirs, _left_out
 
 # Reads a line of Python a time, and says that it has done it.
 PROCESS = """
@@ -26,7 +29,7 @@ for line in sys.stdin:
 class Process:
     """A process of a training, which does what it is told."""
 
-    def __init__(self, folder, who, attempt="1", began=None):
+    def __init__(self, folder, who, attempt="1", began=None, *, is_under_way=True):
         began = {} if began is None else {BEGAN: str(began)}
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROCESS],
@@ -37,6 +40,12 @@ class Process:
             text=True,
         )
         self.do("import os, pathlib, shutil, sqlite3, time")
+        if is_under_way:
+            self.takes_steps()
+
+    def takes_steps(self):
+        time.sleep(0.05)  # behind what was written before, by the clock of the files
+        self.do("shared_files.under_way()")
 
     def do(self, line):
         self.process.stdin.write(f"{line}\n")
@@ -111,6 +120,34 @@ def test_so_does_a_file_in_a_folder_that_was_exchanged(tmp_path, change):
     assert disturbed_by(tmp_path, *steps) == ["best.txt"]
 
 
+def test_so_does_a_folder_that_it_writes_in_and_another_has_removed(tmp_path):
+    """Red before: it failed, and that counted as its own failure."""
+    write = WRITE.replace("best", "x/best")
+    failing = f"exec('try: ' + {write!r} + chr(10) + 'except OSError: pass')"
+    made = ("own", "os.mkdir('x')")
+    assert disturbed_by(tmp_path, made, ("own", "os.rmdir('x')"), ("own", failing)) == []
+    steps = [made, ("other", "shutil.rmtree('x')"), ("own", failing)]
+    assert disturbed_by(tmp_path, *steps) == ["best.txt"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "is_watched"),
+    [
+        (tempfile.gettempdir() + "/twinrun-demo", "best.pt", True),
+        (tempfile.gettempdir() + "/project", "../twinrun-1/kernel", False),
+        (sys.base_prefix + "/src/app", "best.pt", True),
+        (sys.prefix, "best.pt", True),
+        (sys.prefix, sysconfig.get_path("purelib") + "/torch/x.txt", False),
+        (sys.prefix, sysconfig.get_path("stdlib") + "/x.txt", False),
+        ("/project", "/proc/meminfo", False),
+    ],
+)
+def test_a_project_may_lie_anywhere(tmp_path, folder, file, is_watched):
+    """Red before: in a folder of an installation, or of a name of ours, no file was watched."""
+    log = OpenedLog(tmp_path / "log", -1, "own/1", 0, folder, _left_out(folder))
+    assert _is_theirs(os.path.normpath(Path(folder, file)), log) == is_watched
+
+
 def test_a_resumed_training_finds_nothing_that_changed_since_it_first_began(tmp_path):
     """Red before: what another one had written until then was that of an earlier training."""
     with Process(tmp_path, "other") as other:
@@ -127,6 +164,57 @@ def test_a_resumed_training_finds_nothing_that_changed_since_it_first_began(tmp_
     assert names_of(tmp_path, "disturbed", "2") == ["best.txt"]
     assert names_of(tmp_path, "found", "2") == ["cache.txt"]
     assert names_of(tmp_path, "stale", "2") == ["own.txt"]
+
+
+HISTORY = "open('best.txt', 'a').write('3')"
+
+
+@pytest.mark.parametrize(
+    ("prepared", "written", "prepared_again", "written_again", "is_stale"),
+    [
+        (WRITE, HISTORY, WRITE, HISTORY, True),  # a header, then rows
+        (HISTORY, HISTORY, HISTORY, HISTORY, True),  # which are there twice
+        (WRITE, WRITE, WRITE, "", True),  # an average that each epoch changes
+        ("", WRITE, "", HISTORY, True),
+        ("file = open('best.txt', 'w')", "file.write('2'); file.flush()", WRITE, "", True),
+        ("os.mkdir('x')", "open('x/best.txt', 'w')", "shutil.rmtree('x'); os.mkdir('x')", "", True),
+        (WRITE, WRITE, WRITE, WRITE, False),  # the best weights, found once more
+        ("", WRITE, "", "open('new', 'w'); os.replace('new', 'best.txt')", False),
+        (WRITE, "", WRITE, "", False),  # what the training begins with
+        (WRITE, "", "", "", False),
+        (WRITE, HISTORY, WRITE, WRITE, False),
+    ],
+)
+@pytest.mark.parametrize("is_shortened", [False, True])
+def test_what_an_earlier_attempt_wrote_in_its_steps_is_stale_until_it_is_written_as_a_whole(
+    tmp_path, prepared, written, prepared_again, written_again, is_stale, is_shortened
+):
+    """Red before: a file was its own again that it had begun anew, or to which it had added."""
+    began = time.time_ns()
+    read = READ.replace("best.txt", "x/best.txt" if "mkdir" in prepared else "best.txt")
+    with Process(tmp_path, "own", is_under_way=False) as first:
+        first.do(prepared)
+        first.takes_steps()
+        first.do(written)
+    if is_shortened:
+        forget_trainings(tmp_path / "log")
+    with Process(tmp_path, "own", attempt="2", began=began, is_under_way=False) as second:
+        second.do(prepared_again)
+        second.takes_steps()
+        second.do(written_again)
+        second.do(read_if_there(read))
+    assert names_of(tmp_path, "stale", "2") == ["best.txt"] * is_stale
+
+
+def read_if_there(read):
+    return f"exec('try: ' + {read!r} + chr(10) + 'except OSError: pass')"
+
+
+def test_what_was_found_once_may_be_anothers_later(tmp_path):
+    """Red before: a file that it had read was never asked for again."""
+    steps = [("own", READ), ("own", WRITE), ("other", WRITE), ("own", READ)]
+    assert disturbed_by(tmp_path, *steps, before=[WRITE]) == ["best.txt"]
+    assert names_of(tmp_path, "found") == ["best.txt"]
 
 
 def test_the_folder_that_a_trainer_is_given_is_watched(tmp_path):
@@ -202,7 +290,7 @@ def test_what_an_earlier_training_has_left_is_found(tmp_path, is_shortened):
     (tmp_path / "gone.txt").unlink()
     if is_shortened:
         forget_trainings(tmp_path / "log")
-        assert len((tmp_path / "log").read_text().splitlines()) == 1
+        assert (tmp_path / "log").read_text().count("written") == 1
     with Process(tmp_path, "own") as own:
         own.do(READ)
         own.do(WRITE.replace("best", "new"))

@@ -114,9 +114,9 @@ def test_one_that_begins_anew_is_given_an_empty_folder(tmp_path):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("module", ["KeepsBelowRoot", "KeepsInFolder"])
+@pytest.mark.parametrize("module", ["KeepsBelowRoot", "KeepsInFolder", "CountsInFolder"])
 def test_one_that_is_resumed_is_given_no_file_from_behind_its_checkpoint(tmp_path, module):
-    """Red before: its folder was empty, so that its test was of other weights, in silence."""
+    """Red before: its folder was empty, or lacked what was written before, in silence."""
     workload = {**WORKLOAD, "module": f"goes_on_by_files:{module}", "epochs": 4}
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole/killed").touch()

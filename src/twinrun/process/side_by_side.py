@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from twinrun.process.job import say
-from twinrun.process.shared_files import BEGAN, LOG, WHO, files_of, forget_trainings
+from twinrun.process.opened_log import files_of, forget_trainings
+from twinrun.process.shared_files import BEGAN, LOG, WHO
 
 FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
 MOMENT_SECONDS = 1.0

@@ -27,6 +27,7 @@ from twinrun.process.compiler_cache import cache_used
 from twinrun.process.environment import Actual
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
+from twinrun.process.shared_files import under_way
 from twinrun.run_records import Departure, NotHeld
 from twinrun.trace.fingerprints import is_plain
 from twinrun.training.not_held import Began, began_with, prints_not_held
@@ -124,6 +125,10 @@ class WhatHappened(pl.Callback):
         # A hook of optimizers would have compiled and captured steps done in parts.
         if self._variant.compile != "step" and not self._variant.cuda_graph:
             self._forms.start()
+
+    def on_train_epoch_start(self, *_: object, **__: object) -> None:
+        """Tell files that steps write from those that a training begins with."""
+        under_way()
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
