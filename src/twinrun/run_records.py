@@ -9,6 +9,7 @@ from typing import Literal, NotRequired, TypedDict
 from twinrun.process.compiler_cache import CompilerCache
 from twinrun.process.environment import Actual, Environment
 from twinrun.process.imported_code import ImportedFile
+from twinrun.process.shared_files import FoundFiles
 from twinrun.proof_records import Proof
 
 FAILED = "failed: "  # prefix of `ended` where a training failed and left nothing but its reason
@@ -259,9 +260,8 @@ class RunManifest(Origin):
     """The most resident memory, in MiB, summed over the workers."""
     resumed_at: list[int]
     """Steps after which the training was resumed; empty of one that never was."""
-    found_files: NotRequired[list[str]]
-    """Files that it has read and an earlier training, or a rehearsal, had written; absent of an
-    older version."""
+    found_files: NotRequired[FoundFiles]
+    """What it has read that was written before it began; absent of an older version."""
     made_anew: NotRequired[list[str]]
     """What data of a resumed training had made as they were read and no checkpoint held: they made
     it anew. Absent where there was nothing, and of an older version."""

@@ -123,10 +123,14 @@ def test_what_a_resumed_run_made_anew_is_named_beside_each_answer(tmp_path, acro
 @pytest.mark.parametrize("across", [False, True])
 def test_files_of_earlier_trainings_are_named_beside_each_answer(tmp_path, across):
     """Red before: of two trainings of which one began with what the other had left."""
-    changes = [{"found_files": []}, {"found_files": ["last.pt"]}]
+    changes = [
+        {"found_files": {"changed": [], "kept": ["x.npy", "last.pt"]}},
+        {"found_files": {"changed": ["last.pt"], "kept": ["x.npy"]}},
+    ]
     runs = [write_run(tmp_path, turn, changes=each) for turn, each in enumerate(changes, start=1)]
     (row, *_) = verdicts(tmp_path, *runs, across=across).values()
-    assert "; last.pt was read as an earlier training (or the rehearsal) left it" in row["measured"]
+    assert "; the file last.pt was read as an earlier training" in row["measured"]
+    assert "; the file x.npy was made before, and no training has changed it" in row["measured"]
 
 
 # Validation, metrics and predictions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from twinrun.process.opened_log import OpenedLog, files_of, forget_trainings
+from twinrun.process.opened_log import OpenedLog, changing, files_of, forget_trainings
 from twinrun.process.shared_files import BEGAN, LOG, WHO, _is_theirs, _left_out
 
 # Reads a line of Python a time, and says that it has done it.
@@ -297,6 +297,24 @@ def test_what_an_earlier_training_has_left_is_found(tmp_path, is_shortened):
         own.do(READ.replace("best", "new"))
     assert names_of(tmp_path, "found") == ["best.txt"]
     assert names_of(tmp_path, "disturbed") == []
+
+
+@pytest.mark.parametrize("is_shortened", [False, True])
+def test_what_one_training_has_made_for_all_is_told_from_what_each_changes(tmp_path, is_shortened):
+    """Red before: data that a rehearsal had prepared were a doubt beside each answer."""
+    for name in ("rehearsal", "other"):
+        with Process(tmp_path, name) as process:
+            for file in {"rehearsal": ["data", "best", "table"], "other": ["table"]}[name]:
+                process.do(WRITE.replace("best", file))
+        if is_shortened:
+            forget_trainings(tmp_path / "log")
+    with Process(tmp_path, "own") as own:
+        for file in ("data", "best", "table"):
+            own.do(READ.replace("best", file))
+        own.do(WRITE)
+    assert names_of(tmp_path, "found") == ["best.txt", "data.txt", "table.txt"]
+    files = [str(tmp_path / f"{name}.txt") for name in ("data", "best", "table")]
+    assert changing(tmp_path / "log", files) == {*files[1:]}
 
 
 def test_what_another_process_of_a_training_has_written_is_its_own(tmp_path):

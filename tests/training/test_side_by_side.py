@@ -94,7 +94,8 @@ def test_one_that_keeps_its_files_to_itself_is_not_disturbed(tmp_path):
 def test_what_an_earlier_one_has_left_is_named(tmp_path):
     """Red before: weights of another training were said to be drawn without the seed."""
     (first, second), said = trained(tmp_path, "Continues", at_once=False)
-    assert (first["found_files"], second["found_files"]) == ([], ["last.pt"])
+    assert first["found_files"] == {"changed": [], "kept": []}
+    assert second["found_files"] == {"changed": ["last.pt"], "kept": []}
     assert "again" not in said
 
 

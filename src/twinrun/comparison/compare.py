@@ -30,15 +30,11 @@ from twinrun.comparison.tables import (
     read_tables,
     step_table,
 )
-from twinrun.comparison.tensors import (
-    TENSOR_COLUMNS,
-    ComparedTensors,
-    compare_tensors,
-    counts,
-)
+from twinrun.comparison.tensors import TENSOR_COLUMNS, ComparedTensors, compare_tensors, counts
 from twinrun.comparison.trace_words import traced_clause
 from twinrun.comparison.unlike_prints import apart_clauses
 from twinrun.process.compiler_cache import sharing
+from twinrun.process.shared_files import found_by
 from twinrun.run_records import RunManifest
 
 
@@ -207,8 +203,8 @@ def _note_steps(
     step_tables: Sequence[pd.DataFrame],
 ) -> None:
     """Put into a comparison how many steps the runs have, if not all as many, and what it saw."""
-    if files := {f for run in manifests if "found_files" in run for f in run["found_files"]}:
-        compared["found_files"] = sorted(files)
+    found = [run["found_files"] for run in manifests if "found_files" in run]
+    compared["found_files"] = found_by(found)
     if anew := {name for run in manifests if "made_anew" in run for name in run["made_anew"]}:
         compared["made_anew"] = sorted(anew)
     steps = [manifest["steps"] for manifest in manifests]

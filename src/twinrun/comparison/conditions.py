@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
-from twinrun.process.shared_files import read_of_earlier
+from twinrun.process.shared_files import read_of_all, read_of_earlier
 from twinrun.wording import some
 
 NOT_AS_SAID = "not as its variant says: "
@@ -74,7 +74,10 @@ def _made_anew(found: Comparison) -> list[str]:
 
 
 def _found_files(found: Comparison) -> list[str]:
-    return read_of_earlier(found["found_files"]) if "found_files" in found else []
+    if "found_files" not in found:
+        return []
+    files = found["found_files"]
+    return read_of_earlier(files["changed"]) + read_of_all(files["kept"])
 
 
 def outputs_that_differ(found: Comparison) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.compiler_cache import Sharing
+from twinrun.process.shared_files import FoundFiles
 from twinrun.run_records import Departure
 from twinrun.trace.op_rows import OpRow, Phase
 
@@ -149,10 +150,10 @@ class Comparison(TypedDict):
     """What it predicts after training."""
     resumed_at: list[list[int]]
     """For each run the steps after which it was resumed."""
-    found_files: NotRequired[list[str]]
-    """Files of earlier trainings that runs have read; absent if none."""
+    found_files: NotRequired[FoundFiles]
+    """Files that runs have read and that were written before; absent of an older version."""
     made_anew: NotRequired[list[str]]
-    """What data of a resumed run had made and no checkpoint held; absent where there is nothing."""
+    """What data of a resumed run had made and no checkpoint held; absent if nothing."""
     compiler_cache: Sharing | None
     """Whether each run compiled into an empty cache of its own; None if fewer than two compiled."""
     is_untrained: bool
@@ -198,8 +199,7 @@ class Operation(TypedDict):
     draws: bool
     """Whether it drew other random numbers."""
     differs_in: DiffersIn
-    """`outputs` of equal inputs, `inputs` that no operation was seen to make, other `tensors` of
-    those that both processes have, memory that is `unwritten`, or other operations."""
+    """`outputs` of equal inputs, `inputs` that nothing made, `tensors` of both, `unwritten` ones."""
     numbers: NotRequired[list[str]]
     """An argument that is no tensor, as it was in each process; absent where none differs."""
     elements: NotRequired[int]

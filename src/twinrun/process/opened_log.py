@@ -7,6 +7,7 @@ training's, an earlier attempt's at its own, an earlier training's, or its own.
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -175,12 +176,32 @@ def files_of(path: Path, who: str, entry: Entry) -> list[str]:
     )
 
 
+def changing(path: Path, files: Iterable[str]) -> set[str]:
+    """Return those of some files that more than one training has written.
+
+    Args:
+        path: the log.
+        files: their paths from the working directory.
+    """
+    wanted, writers = {os.path.abspath(file): file for file in files}, dict[str, set[str]]()  # noqa: PTH100
+    for who, entry, _, file in _entries(path.read_bytes()) if wanted else ():
+        if entry in WRITES_OF and file in wanted:
+            writers.setdefault(wanted[file], set()).add(who.partition("/")[0])
+    return {file for file, several in writers.items() if len(several) > 1}
+
+
 def forget_trainings(path: Path) -> None:
-    """Keep of a log which files were written; no process may have it open."""
+    """Keep of a log which files were written, and by whom; no process may have it open."""
     found = _entries(path.read_bytes())
-    written = {file: (who, when) for who, entry, when, file in found if entry in WRITES_OF}
+    written = dict[str, dict[str, tuple[str, int]]]()
+    for who, entry, when, file in found:
+        if entry in WRITES_OF:
+            by = written.setdefault(file, {})
+            by.pop(training := who.partition("/")[0], None)  # to be the last
+            by[training] = (who, when)
     there = [file for file in written if os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
-    kept = [(written[file][0], "written", str(written[file][1]), file) for file in there]
+    last = [(file, *each) for file in there for each in [*written[file].values()][-2:]]
+    kept = [(who, "written", str(when), file) for file, who, when in last]
     begun = [(who, "begun", str(when), "") for who, entry, when, _ in found if entry == "begun"]
     kept += begun[-MOST_BEGUN:]
     lines = "".join("\t".join(each) + "\n" for each in kept)

@@ -23,11 +23,12 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypedDict
 
-from twinrun.process.opened_log import OpenedLog, files_of
+from twinrun.process.opened_log import OpenedLog, changing, files_of
 from twinrun.wording import some
 
 LOG = "TWINRUN_OPENED_FILES"  # the variable that names the log
@@ -174,24 +175,56 @@ def disturbed() -> str | None:
     return read_of_others(files) if files else None
 
 
-def found() -> list[str]:
+class FoundFiles(TypedDict):
+    """What a training has read that had been written before it began."""
+
+    changed: list[str]
+    """Files that several trainings have written, this one perhaps too: each finds another's."""
+    kept: list[str]
+    """Files that one other training, or a rehearsal, has written: all find the same."""
+
+
+def found() -> FoundFiles:
     """Name the files of earlier trainings that the training of this process has read, sorted."""
-    return [] if _log is None else files_of(_log.path, _log.who, "found")
+    files = [] if _log is None else files_of(_log.path, _log.who, "found")
+    changed = set[str]() if _log is None or not files else changing(_log.path, files)
+    kept = [file for file in files if file not in changed]
+    return {"changed": sorted(changed), "kept": kept}
+
+
+def found_by(trainings: Iterable[FoundFiles]) -> FoundFiles:
+    """Join what several trainings have found; what is changed for one is so for all."""
+    several = [*trainings]
+    changed = {file for each in several for file in each["changed"]}
+    kept = {file for each in several for file in each["kept"]} - changed
+    return {"changed": sorted(changed), "kept": sorted(kept)}
 
 
 def read_of_earlier(files: Sequence[str]) -> list[str]:
-    """Say what it means that a training has found these files, if there are any.
+    """Say what it means that a training has found files that trainings change, if it has.
 
-    >>> read_of_earlier(["last.pt"])
-    ['last.pt was read as an earlier training (or the rehearsal) left it: a first one finds none']
+    >>> read_of_earlier(["last.pt"])[0].partition(" (")[0]
+    'the file last.pt was read as an earlier training'
     """
     if not files:
         return []
-    was, left = ("was", "it") if len(files) == 1 else ("were", "them")
+    what, was, left = ("file", "was", "it") if len(files) == 1 else ("files", "were", "them")
     return [
-        f"{some(files)} {was} read as an earlier training (or the rehearsal) left {left}: a first "
-        "one finds none"
+        f"the {what} {some(files)} {was} read as an earlier training (or the rehearsal) left "
+        f"{left}: a first one finds none"
     ]
+
+
+def read_of_all(files: Sequence[str]) -> list[str]:
+    """Say what it means that a training has found files that no training changes, if it has.
+
+    >>> read_of_all(["data/x.npy", "data/y.npy"])
+    ['the files data/x.npy, data/y.npy were made before, and no training has changed them since']
+    """
+    if not files:
+        return []
+    what, was, them = ("file", "was", "it") if len(files) == 1 else ("files", "were", "them")
+    return [f"the {what} {some(files)} {was} made before, and no training has changed {them} since"]
 
 
 def read_of_attempt(files: Sequence[str]) -> str:

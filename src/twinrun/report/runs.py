@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from twinrun.comparison.conditions import listed, made_anew
 from twinrun.process.environment import Context
+from twinrun.process.shared_files import read_of_all
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import workload_of
 from twinrun.verdicts.failed_runs import log_of
@@ -60,6 +61,7 @@ def _remarks(run: ReportedRun) -> list[str]:
         *lacks,
         *([] if run["no_result"] is None else [f"no result: {run['no_result']}"]),
         *(f"in doubt: {doubt}" for doubt in run["doubts"]),
+        *(read_of_all(run["found_files"]["kept"]) if "found_files" in run else []),
         *(["its dataset was written to while it trained"] if _is_written(run) else []),
         *_resumed(run),
         *(f"not as the variant says: {found['sentence']}" for found in run["departures"]),
