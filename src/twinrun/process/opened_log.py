@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 # Written as a whole, in the training's steps or before; or changed. Lost is what was begun anew.
@@ -150,10 +150,10 @@ def _same_training(who: str, other: str) -> bool:
     return who.partition("/")[0] == other.partition("/")[0]
 
 
-def _entries(lines: bytes) -> list[tuple[str, str, int, str]]:
+def _entries(lines: bytes) -> list[tuple[str, Entry, int, str]]:
     split = [line.split("\t") for line in lines.decode(errors="surrogateescape").split("\n")]
     whole = [parts for parts in split if len(parts) == 4 and parts[2].isdigit()]
-    return [(who, entry, int(moment), file) for who, entry, moment, file in whole]
+    return [(who, cast(Entry, entry), int(moment), file) for who, entry, moment, file in whole]
 
 
 def files_of(path: Path, who: str, entry: Entry) -> list[str]:

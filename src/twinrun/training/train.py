@@ -164,8 +164,8 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
         "no_result": no_result or disturbed(),
-        "found_files": (files := found()),
-        "doubts": doubts + unproven + read_of_earlier(files["changed"]),
+        "found_files": (left := found()),
+        "doubts": doubts + unproven + read_of_earlier(left["changed"]),
         "seconds": {
             "setup": round(setup_ended - started, 3),
             **fit_seconds,
