@@ -307,7 +307,7 @@ class TestSweep:
             (
                 {1: [0.9, 0.91, 0.92], 2: [0.7, 0.72, 0.71], 3: [0.89, 0.92, 0.9]},
                 "undecided",
-                "undecided between lr 1 with 0.910 (0.885 to 0.935) and lr 3 with 0.903 (0.865 to "
+                "between lr 1 with 0.910 (0.885 to 0.935) and lr 3 with 0.903 (0.865 to "
                 "0.941); highest acc in the test, mean over 3 seeds; 60 seeds would probably tell "
                 "such a difference (57 more)",
             ),
@@ -326,14 +326,14 @@ class TestSweep:
             (
                 {1: [0.9, 0.9, 0.9], 2: [0.9, 0.9, 0.9], 3: [0.7, 0.71, 0.72]},
                 "undecided",
-                "undecided between lr 1 with 0.900 and lr 2 with 0.900; highest acc in the test, "
+                "between lr 1 with 0.900 and lr 2 with 0.900; highest acc in the test, "
                 "mean over 3 seeds; no seed changes these values, and none is ahead",
             ),
             # Red before: 0.983 of all three, and an order of them.
             (
                 {1: [0.98312] * 2, 2: [0.98349] * 2, 3: [0.98312] * 2},
                 "undecided",
-                "undecided between lr 2 with 0.98349, lr 1 with 0.98312 and lr 3 with 0.98312; ",
+                "between lr 2 with 0.98349, lr 1 with 0.98312 and lr 3 with 0.98312; ",
             ),
             # Red before: it was said of all three that no number of seeds would tell.
             (
@@ -426,7 +426,7 @@ class TestSweep:
             (
                 {1: [0.9, 0.91, 0.92, 0.9], 2: [0.8] * 4, 3: [0.7, 0.72, 0.71, 0.7]},
                 {2},
-                "undecided between lr 1 with 0.908 (0.892 to 0.923) and lr 2 with 0.800; highest "
+                "between lr 1 with 0.908 (0.892 to 0.923) and lr 2 with 0.800; highest "
                 "acc in the test, mean over 4 seeds; no seed moves lr 2 (",
             ),
             # Red before: "of the others 4 seeds would", of all three.

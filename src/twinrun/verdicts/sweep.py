@@ -165,7 +165,7 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
     if found.unmoved:
         compared = [c for c in (first, *found.unmoved) if not c.scatter.deviation]
         beside = _beside(ranking, found, [choice.label for choice in compared])
-    return "undecided", f"undecided between {named}; {mean}; {still}{beside}"
+    return "undecided", f"between {named}; {mean}; {still}{beside}"
 
 
 def _from_one_seed(found: Standing, floor: Floor | None) -> str:
