@@ -215,7 +215,8 @@ class FirstBatch:
         self._gave, self._giving, had_given = self._giving, set(), self._had_given
         self._had_given = set()
         self.late.has_passed(trainer, is_of_training=False)
-        other = self._validated.ends(is_whole=not trainer.sanity_checking)
+        loaders = tree_leaves(trainer.val_dataloaders)
+        other = self._validated.ends(loaders, is_whole=not trainer.sanity_checking)
         if told is None:
             return None
         none = f"{ELSEWHERE}: no mini-batch of validation data came after the stop"
