@@ -7,7 +7,7 @@ import pytest
 import torch
 from begun_otherwise import Counting, Permuted, Validated
 from resumed import assert_resumed, fit
-from small import Points, Restless, Small
+from small import Points, Restless
 
 from twinrun.checkpoint.first_validated import FirstValidated
 from twinrun.errors import TwinrunError
