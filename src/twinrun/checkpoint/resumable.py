@@ -31,8 +31,9 @@ from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded
 from twinrun.checkpoint.looks import fingerprint_of_batch
 from twinrun.checkpoint.making_loaders import MakingLoaders
+from twinrun.checkpoint.other_shapes import TensorShapes, tensor_shapes_of
 from twinrun.checkpoint.plain_attributes import Attributes
-from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
+from twinrun.checkpoint.refusals import refusals
 from twinrun.checkpoint.replayed_data import has_reloaded
 from twinrun.checkpoint.running_epoch import RunningEpoch
 from twinrun.checkpoint.together import Alone, Together, agreed, hindrance_of_all
