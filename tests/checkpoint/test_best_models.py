@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from resumed import every, fit
 from small import Small
 
@@ -71,6 +71,34 @@ def test_names_and_scores_are_those_of_the_uninterrupted_training(
     assert found == whole
     first, second = module.ended
     assert first == second
+
+
+class HeldByModule(Watched):
+    """Asks its callback by an attribute of its own, to read the best weights again, say."""
+
+    def configure_callbacks(self):
+        self.saver, self.savers = super().configure_callbacks()[0], [EarlyStopping("val_loss")]
+        return [self.saver, *self.savers]
+
+    def on_fit_end(self):
+        super().on_fit_end()
+        self.ended.append(
+            (self.saver is self.trainer.checkpoint_callback, self.savers[0].best_score)
+        )
+
+
+@pytest.mark.parametrize("in_epoch", [None, every(1)], ids=["where an epoch starts", "in it"])
+def test_a_module_may_hold_its_callbacks(tmp_path, in_epoch):
+    """Red before: no checkpoint was written, as if none held what Lightning saves of them."""
+    module = type("HeldBySome", (HeldByModule,), {"options": {}, "ended": []})
+    told = {"minutes": 1000, "in_epoch": in_epoch} if in_epoch else {"minutes": 0}
+    told |= {"enable_checkpointing": True, "max_epochs": 4}
+    whole, _, _ = fit(tmp_path / "whole", module=module, default_root_dir=tmp_path / "a", **told)
+    fit(tmp_path / "k", module=module, kill=13, default_root_dir=tmp_path / "b", **told)
+    found, at, said = fit(tmp_path / "k", module=module, default_root_dir=tmp_path / "c", **told)
+    assert (at, said) == ([12] if in_epoch else [10], [])
+    assert found == whole
+    assert module.ended[:2] == module.ended[2:]
 
 
 def test_a_file_of_a_model_that_is_not_there_is_known(tmp_path):

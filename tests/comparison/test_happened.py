@@ -7,12 +7,19 @@ from dataclasses import fields
 
 import pytest
 from comparing import compared
-from example_runs import MANIFEST
+from example_runs import MANIFEST, write_run
 from example_trainings import VARIANT, WORKLOAD, arguments
 
+from twinrun import artifacts
 from twinrun.checkpoint import interrupt
 from twinrun.comparison.compare import compare
-from twinrun.comparison.happened import NEEDS, READ, not_in_effect, without_effect_in_part
+from twinrun.comparison.happened import (
+    NEEDS,
+    READ,
+    not_in_effect,
+    why_not_resumed,
+    without_effect_in_part,
+)
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.resume_loss import diagnose
 from twinrun.comparison.study_records import read_matrix, read_stops
@@ -112,6 +119,14 @@ def test_what_was_not_stopped_and_resumed_is_not_run(
     assert row["resumed_at"] is None
     assert cell["sentence"].startswith(f"not run, {reason}")
     assert cell["steps"] is None
+
+
+@pytest.mark.parametrize("ended", ["refused: compile: step", "broken off: ValueError: no"])
+def test_a_training_that_ended_before_the_stop_is_not_said_to_be_too_short(tmp_path, ended):
+    """Red before: "the training never comes to this point" of a variant that was refused."""
+    changes = {"settings.variant.stop": "mid_epoch", "was_stopped": False, "ended": ended}
+    manifest = artifacts.read_json(write_run(tmp_path, changes=changes))
+    assert why_not_resumed(manifest) == f"the training ended before this point ({ended})"
 
 
 @pytest.mark.parametrize(("resume", "answer"), [("lightning", "not run"), ("twinrun", "equal")])

@@ -576,6 +576,18 @@ class TestContest:
         (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
         assert row["measured"].endswith("; resumed: lr narrow/serial, seed 2 after step 6")
 
+    def test_a_run_is_named_by_its_candidate(self):
+        """Red before: of two that differ by their variants "of seed 1 and seed 1"."""
+        values = {self.A: [0.9, 0.8], self.B: [0.7, 0.75]}
+        found = ranking(values, contestants=values)
+        for choice in found["choices"]:
+            choice["label"] = "wide" if choice["name"] == self.A else "small"
+        for trial in found["trials"]:
+            trial["label"], trial["doubts"] = f"seed {trial['seed']}", ["it is in doubt"]
+        (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
+        for label in ("small", "wide"):
+            assert f"{label}, seed 1" in row["measured"].partition("; but of ")[2]
+
     @pytest.mark.parametrize(
         ("a", "b", "answer", "measured"),
         [

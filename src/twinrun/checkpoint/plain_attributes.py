@@ -49,6 +49,7 @@ def states_of_attributes(
     held |= {id(loop._combined_loader) for loop in loops}
     held |= {id(config.scheduler) for config in trainer.lr_scheduler_configs}
     held |= {id(each) for each in (*trainer.optimizers, *generators_of(loaders_of(trainer)))}
+    held |= {id(callback) for callback in vars(trainer)["callbacks"]}  # which are looked at as that
     found = {}
     for path, part in module.named_modules():
         for name, value in looked_at(part).items():

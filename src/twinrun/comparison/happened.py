@@ -221,6 +221,8 @@ def why_not_resumed(manifest: RunManifest) -> str | None:
     if stop == "none" or manifest["resumed_at"]:
         return None
     if not manifest["was_stopped"]:
+        if manifest["ended"] != "finished":
+            return f"the training ended before this point ({manifest['ended']})"
         if stop in ("before_validation", "after_validation"):
             return "the training has no validation"
         return "the training never comes to this point"

@@ -24,6 +24,10 @@ MEANINGS = {
     "No `training_step()` method defined": "the module has no training_step",
     "No `configure_optimizers()` method defined": "the module has no configure_optimizers",
 }
+ONE_EPOCH = (
+    "; a rehearsal trains one epoch, of few steps: where code needs what later ones leave, set "
+    "`rehearsal: false`"
+)
 
 
 def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
@@ -40,6 +44,7 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
             return f"module: {meaning}"
     if (argument := _argument_in(cause, part)) is not None:
         return f"trainer.{argument}: {first_line(cause)}"
+    behind_validation = what == "what follows validation"
     if (owner := blamed(cause)) is not None:
         said = f"{owner} failed in {what} with {type(cause).__name__}: {cause}"
         said = f"{said.rstrip('.')}{NO_LOGGER}" if "no logger" in said else said
@@ -48,6 +53,8 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
         where = user_line(cause, code_of(workload))
         what = _hook_of(cause) or what
         said = explained_failure(what, cause, workload.hyperparameters, takers, where)
+    if behind_validation and isinstance(cause, LookupError | OSError):
+        said = f"{said.rstrip('.')}{ONE_EPOCH}"
     # Those of the built-in variants are in no config of the user's.
     without = [key.removeprefix("variants.") for key, v in part.used.items() if not v.logging]
     return f"{said} {', '.join(without)}" if said.endswith(NO_LOGGER) and without else said

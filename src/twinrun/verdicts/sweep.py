@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.comparison.ranking import NOT_LOGGED
-from twinrun.comparison.study_records import Ranking
+from twinrun.comparison.study_records import Ranking, Trial
 from twinrun.formatting import count, measure, p_value, plural
 from twinrun.luck.floor import Floor, floors
 from twinrun.luck.standing import Placed, Standing, standing
@@ -249,9 +249,9 @@ def not_finite_beside(ranking: Ranking) -> str:
     for trial in ranking["trials"]:
         for name, value in trial["metrics"].items():
             if trial["lacks"] is None and not math.isfinite(value):
-                found.setdefault(f"{name} is no number", []).append(trial["label"])
+                found.setdefault(f"{name} is no number", []).append(_name(ranking, trial))
         for doubt in trial["doubts"] if trial["lacks"] is None else []:
-            found.setdefault(doubt, []).append(trial["label"])
+            found.setdefault(doubt, []).append(_name(ranking, trial))
     named = [
         f"of {joined(of) if len(of) <= MOST_NAMED else f'{count(len(of))} trials'} {what}"
         for what, of in found.items()
@@ -259,10 +259,17 @@ def not_finite_beside(ranking: Ranking) -> str:
     return f"; but {'; '.join(named)}" if named else ""
 
 
+def _name(ranking: Ranking, trial: Trial) -> str:
+    """Name a trial; one of a contest by its candidate and seed."""
+    label = next((c["label"] for c in ranking["choices"] if c["name"] == trial["choice"]), "")
+    is_said = label in trial["label"] or len(ranking["choices"]) == 1
+    return trial["label"] if is_said else f"{label}, seed {trial['seed']}"
+
+
 def resumed_beside(ranking: Ranking) -> str:
     """Name the trials that were resumed: what no checkpoint holds may have moved their values."""
     named = [
-        f"{trial['label']} after {listed('step', trial['resumed_at'])}"
+        f"{_name(ranking, trial)} after {listed('step', trial['resumed_at'])}"
         for trial in ranking["trials"]
         if trial["resumed_at"]
     ]

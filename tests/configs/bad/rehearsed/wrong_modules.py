@@ -353,3 +353,13 @@ class Tested(Points):
 class AsksForAName(Net):
     def on_fit_start(self):
         self.name = os.environ["NAME_OF_THE_RUN"]
+
+
+class AveragesFiles(Net):
+    """Right, where it trains all of its epochs."""
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self(batch[0]).mean())
+
+    def on_fit_end(self):
+        torch.load("epoch7.pt")
