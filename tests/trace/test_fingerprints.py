@@ -112,7 +112,7 @@ def test_each_value_of_such_an_array_counts():
 @pytest.mark.parametrize("size", [0, 3])
 @pytest.mark.parametrize("look_at", [fingerprint, flat_bytes, digest])
 def test_a_tensor_that_was_looked_at_may_be_resized(look_at, size):
-    """Red before: the first step of a quantization-aware training, which fills empty ones, failed."""
+    """Red before: a quantization-aware training, which fills empty ones, failed."""
     seen = torch.zeros(size)
     look_at(seen)
     seen.resize_(8)

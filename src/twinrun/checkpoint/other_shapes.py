@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import torch
 
-from twinrun.trace.fingerprints import fingerprint
+from twinrun.checkpoint.looks import digest
 
 TensorShapes: TypeAlias = dict[str, tuple[int, ...]]
 """Of parameters and buffers, by name."""
@@ -47,7 +47,7 @@ def _takes(part: torch.nn.Module, names: Sequence[str], path: str, at_start: Ten
     """Say whether a layer that is as it began has the tensors that it has now, once loaded."""
     if type(part)._load_from_state_dict is torch.nn.Module._load_from_state_dict:
         return False
-    wanted = {name: fingerprint(tensor) for name, tensor in _tensors_of(part).items()}
+    wanted = {name: digest(tensor) for name, tensor in _tensors_of(part).items()}
     try:
         state = copy.deepcopy(part.state_dict())
         fresh = copy.deepcopy(part)
@@ -58,7 +58,7 @@ def _takes(part: torch.nn.Module, names: Sequence[str], path: str, at_start: Ten
             is_trained = isinstance(held, torch.nn.Parameter)
             setattr(fresh, name, torch.nn.Parameter(began) if is_trained else began)
         fresh.load_state_dict(state)
-        return wanted == {name: fingerprint(tensor) for name, tensor in _tensors_of(fresh).items()}
+        return wanted == {name: digest(tensor) for name, tensor in _tensors_of(fresh).items()}
     except Exception:  # of whatever class: a layer of a user's own may refuse anything
         return False
 
