@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import best_in_a_file
@@ -15,9 +16,11 @@ import pytest
 from example_trainings import HERE, VARIANT, WORKLOAD, arguments
 from msgspec import convert
 
-from twinrun import run_files
+from twinrun import artifacts, run_files
 from twinrun.config.definitions import Run
-from twinrun.process.side_by_side import FOLDER
+from twinrun.process.side_by_side import FOLDER, keep_alone, side_by_side
+from twinrun.process.side_by_side import is_alone as is_kept_alone
+from twinrun.training import run as module_of_run
 from twinrun.training.run import _began
 
 pytestmark = pytest.mark.slow
@@ -69,7 +72,7 @@ def test_one_that_was_given_anothers_file_is_trained_again_alone(tmp_path, modul
     found, said = trained(tmp_path, module)
     assert [run["metrics"]["other_tensors"] for run in found] == [0, 0]
     assert [run["no_result"] for run in found] == [None, None]
-    assert "it has read best.pt, which another training wrote meanwhile" in said
+    assert "it has used best.pt, which another training wrote or removed meanwhile" in said
     assert "it is trained again, alone, and small is so from now on" in said
     assert (tmp_path / FOLDER / "alone").read_text() == "small\n"
 
@@ -80,7 +83,7 @@ def test_where_nobody_can_be_kept_alone_it_is_no_result(tmp_path):
     assert "it is trained again" in said
     for run in found:
         others = run["metrics"]["other_tensors"] != 0
-        assert not others or "it has read best.pt, which another" in run["no_result"]
+        assert not others or "it has used best.pt, which another" in run["no_result"]
 
 
 @pytest.mark.exhaustive
@@ -114,9 +117,34 @@ def test_one_that_begins_anew_is_given_an_empty_folder(tmp_path):
     assert left.exists()
 
 
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_one_that_was_disturbed_and_killed_is_not_resumed(tmp_path, monkeypatch, is_alone):
+    """Red before: it was resumed behind what it had read, and nothing was said of that."""
+    monkeypatch.chdir(tmp_path)
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    if is_alone:
+        keep_alone(asked.identity.workload)
+    artifacts.write_text(Path(asked.checkpoints, "began"), str(time.time_ns()))
+    with side_by_side(asked.identity.label, alone=False) as neighbours:
+        line = f"{neighbours.who}\tdisturbed\t{time.time_ns()}\t{tmp_path / 'best.pt'}\n"
+        neighbours.log.write_text(line)
+    Path(asked.checkpoints, "epoch1.ckpt").touch()
+    trained = []
+    found = lambda *_: trained.append(sorted(Path(asked.checkpoints).glob("*.ckpt")))  # noqa: E731
+    monkeypatch.setattr(module_of_run, "_run", found)
+    module_of_run.run(asked, {})
+    assert trained == [[]]
+    assert is_kept_alone(asked.identity.workload)
+
+
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("module", ["KeepsBelowRoot", "KeepsInFolder", "CountsInFolder"])
-def test_one_that_is_resumed_is_given_no_file_from_behind_its_checkpoint(tmp_path, module):
+@pytest.mark.parametrize(
+    ("module", "is_stale"),
+    [("KeepsBelowRoot", False), ("KeepsInFolder", False), ("CountsInFolder", True)],
+)
+def test_one_that_is_resumed_is_given_no_file_from_behind_its_checkpoint(
+    tmp_path, module, is_stale
+):
     """Red before: its folder was empty, or lacked what was written before, in silence."""
     workload = {**WORKLOAD, "module": f"goes_on_by_files:{module}", "epochs": 4}
     (tmp_path / "whole").mkdir()
@@ -136,6 +164,6 @@ def test_one_that_is_resumed_is_given_no_file_from_behind_its_checkpoint(tmp_pat
     _, killed = trained_in(tmp_path / "killed-once", "run")
     assert "SIGKILL" in killed.stderr
     found, done = trained_in(tmp_path / "killed-once", "run")
-    assert "it is trained from the beginning" in done.stderr
+    assert ("it is trained from the beginning" in done.stderr) == is_stale
     metrics = [run_files.read_ended(each)["metrics"] for each in (whole, found)]
     assert metrics[0] == metrics[1]

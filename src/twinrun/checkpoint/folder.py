@@ -16,6 +16,7 @@ from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import other_than
 from twinrun.checkpoint.together import Alone, Together, agreed, first_of
 from twinrun.errors import TwinrunError
+from twinrun.process.shared_files import goes_on_from
 from twinrun.run_files import RESUMED
 
 CORRUPT = "it is corrupt"
@@ -94,6 +95,7 @@ class Folder:
             self.expected = own["batch"] if own is not None and "batch" in own else None
             with suppress(OSError):
                 (self._folder / RESUMED).touch()
+                goes_on_from(path)
             return str(path)
         self.refused = f"it {what}"
         self._say(f"{path} {what}: the training starts from its beginning")

@@ -199,7 +199,7 @@ class Operation(TypedDict):
     draws: bool
     """Whether it drew other random numbers."""
     differs_in: DiffersIn
-    """`outputs` of equal inputs, `inputs` of unseen origin, `tensors`, `operations`, `unwritten`."""
+    """`outputs` of equal inputs, `inputs` nothing made, `tensors`, `operations`, `unwritten`."""
     numbers: NotRequired[list[str]]
     """An argument that is no tensor, as it was in each process; absent where none differs."""
     elements: NotRequired[int]

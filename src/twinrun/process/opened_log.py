@@ -18,7 +18,8 @@ Write = Literal["written", "prepared", "extended"]
 Entry = Literal[Write, "lost", "joined", "begun", "disturbed", "stale", "found"]
 WRITES_OF = frozenset(get_args(Write))
 TICK_NS = 20 * 10**6  # by which a file's time may be behind the clock
-MOST_FILES, MOST_BEGUN = 50_000, 1000  # of earlier trainings that are remembered
+OF_ATTEMPTS = frozenset(("begun", "disturbed", "stale", "found"))
+MOST_FILES, MOST_KNOWN = 50_000, 10_000  # of earlier trainings that are remembered
 MOST_WRITTEN, MOST_FOUND = 10_000, 100  # of one process, and of one training, that are written down
 
 
@@ -42,8 +43,8 @@ class OpenedLog:
     """A folder among these that is watched all the same."""
     seen: int = 0
     """Bytes of the log that have been read."""
-    earlier: set[str] = field(default_factory=set)
-    """Files that others had written before this training began."""
+    earlier: dict[str, int] = field(default_factory=dict)
+    """Files that others had written before this training began, and when first (ns)."""
     others: dict[str, str] = field(default_factory=dict)
     """Files that others have written since, and who; an earlier attempt at it is another one."""
     ours: dict[str, set[Entry]] = field(default_factory=dict)
@@ -54,6 +55,8 @@ class OpenedLog:
     """Files of others that were read, and are written down as that."""
     stepping: int | None = None
     """When (ns) the first attempt's first step began."""
+    checkpoint: int | None = None
+    """When (ns) the checkpoint was written with which this attempt goes on."""
     opened: int = field(default_factory=time.time_ns)
     """When (ns) this process, or which it was forked from, began to watch."""
     process: int = field(default_factory=os.getpid)
@@ -86,34 +89,56 @@ class OpenedLog:
                 else:
                     self.read.add((file, entry))
             elif entry in WRITES_OF and moment < self.began:
-                self.earlier.add(file)
+                self.earlier.setdefault(file, moment)
             elif entry in WRITES_OF:
                 self.others[file] = who
 
-    def note_read(self, file: str) -> None:
-        """Write down a file of another training, or attempt, that is read."""
+    def note_read(self, file: str, *, is_moved: bool = False) -> None:
+        """Write down a file of another training, or attempt, that is read.
+
+        Args:
+            file: its path.
+            is_moved: it may be a folder, with all that lies in it.
+        """
         who, entry = self._last_other(file), None
+        if who is None and is_moved:
+            inside = (other for path, other in self.others.items() if path.startswith(f"{file}/"))
+            who = next(inside, None)
         ours = self.ours.get(file, set())
         if who is not None and not _same_training(who, self.who):
             entry = "disturbed"
         elif who is not None:
-            is_stale = "written" not in ours and ("lost" in ours or self._was_changed(file))
+            since = self.checkpoint or self.stepping or self.began
+            is_stale = "written" not in ours and ("lost" in ours or self._was_changed(file, since))
             entry = "stale" if is_stale else None
         elif file in self.earlier and ours.isdisjoint(("written", "prepared")):
-            entry = "found" if len(self.read) < MOST_FOUND else None
+            # By who has had it open since before.
+            if not ours and _is_changed_since(file, self.began + 2 * TICK_NS):
+                entry = "disturbed"
+            elif _is_changed_since(file, self.earlier[file]) and len(self.read) < MOST_FOUND:
+                entry = "found"
         if entry is not None and (file, entry) not in self.read:
             self.read.add((file, entry))
             self.append(entry, file)
 
-    def note_written(self, file: str, *, is_whole: bool) -> None:
-        """Write down a file that is opened to be written."""
-        self._note_missing(file)
+    def note_written(self, file: str, *, is_whole: bool, is_removed: bool = False) -> None:
+        """Write down a file that is opened to be written, or removed.
+
+        Args:
+            file: its path.
+            is_whole: nothing of what it holds is left then.
+            is_removed: and it is to be there.
+        """
+        self._note_missing(file, is_removed=is_removed)
         is_under_way = self.is_under_way or os.getpid() != self.process
         how: Write = "extended" if not is_whole else "written" if is_under_way else "prepared"
         who = self._last_other(file)
         is_of_attempt = who is not None and _same_training(who, self.who)
-        if how != "written" and is_of_attempt and file not in self.ours and self._was_changed(file):
-            self.append("lost", file)
+        if how != "written" and is_of_attempt and file not in self.ours:
+            # Begun anew it lacks what steps wrote before the checkpoint; added to it lacks nothing.
+            since = (self.checkpoint if how == "extended" else None) or self.stepping or self.began
+            if self._was_changed(file, since):
+                self.append("lost", file)
         now = time.monotonic_ns()
         is_new = (file, how) not in self.own
         if now - self.own.get((file, how), -AGAIN_NS) >= AGAIN_NS and not (
@@ -122,11 +147,11 @@ class OpenedLog:
             self.own[file, how] = now
             self.append(how, file)
 
-    def _note_missing(self, file: str) -> None:
-        """Write down a file whose folder another training has removed."""
+    def _note_missing(self, file: str, *, is_removed: bool) -> None:
+        """Write down a file that another training has removed, or its folder."""
         who = self._last_other(file)
         if who is not None and not _same_training(who, self.who):
-            is_there = os.path.lexists(os.path.dirname(file))  # noqa: PTH120
+            is_there = os.path.lexists(file if is_removed else os.path.dirname(file))  # noqa: PTH120
             if not is_there and (file, "disturbed") not in self.read:
                 self.append("disturbed", file)
 
@@ -134,16 +159,30 @@ class OpenedLog:
         """Say who else has written a file since this began, or moved a folder in which it is."""
         if not self.others:
             return None
-        parts = (file, *map(str, Path(file).parents))
-        return next((self.others[part] for part in parts if part in self.others), None)
+        # Who opens a data base, or maps an array, need not write to it.
+        if file in self.others and _is_changed_since(file, self.began):
+            return self.others[file]
+        folders = map(str, Path(file).parents)
+        return next((self.others[each] for each in folders if each in self.others), None)
 
-    def _was_changed(self, file: str) -> bool:
-        """Say whether an earlier attempt has changed a file in its steps, or may have."""
-        try:
-            changed = os.stat(file).st_mtime_ns  # noqa: PTH116 - it may be a name in bytes
-        except OSError:  # removed
-            return True
-        return (self.stepping or self.began) - TICK_NS < changed < self.opened
+    def _was_changed(self, file: str, since: int) -> bool:
+        """Say whether an earlier attempt has changed a file since a moment (ns), or may have."""
+        changed = _changed_at(file)
+        return changed is None or since - TICK_NS < changed < self.opened
+
+
+def _changed_at(file: str) -> int | None:
+    """Return when (ns) a file was changed, or put where it is; None if it is not there."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 - a Path would be made for each file that is opened
+    except OSError:
+        return None
+    return max(found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _is_changed_since(file: str, moment: int) -> bool:
+    changed = _changed_at(file)
+    return changed is None or changed > moment - TICK_NS
 
 
 def _same_training(who: str, other: str) -> bool:
@@ -156,13 +195,14 @@ def _entries(lines: bytes) -> list[tuple[str, Entry, int, str]]:
     return [(who, cast(Entry, entry), int(moment), file) for who, entry, moment, file in whole]
 
 
-def files_of(path: Path, who: str, entry: Entry) -> list[str]:
+def files_of(path: Path, who: str, entry: Entry, since: int) -> list[str]:
     """Name the files of which a training has written something down, sorted.
 
     Args:
         path: the log.
-        who: the training.
+        who: the training, a `/` and any attempt at it.
         entry: what.
+        since: when (ns) its first attempt began: an earlier training is another one.
 
     Returns:
         Their paths from the working directory.
@@ -172,37 +212,46 @@ def files_of(path: Path, who: str, entry: Entry) -> list[str]:
     except OSError:  # none could be written
         return []
     return sorted(
-        {os.path.relpath(f) for name, kind, _, f in found if (name, kind) == (who, entry)}
+        {
+            os.path.relpath(file)
+            for name, kind, moment, file in found
+            if kind == entry and moment >= since and _same_training(name, who)
+        }
     )
 
 
-def changing(path: Path, files: Iterable[str]) -> set[str]:
-    """Return those of some files that more than one training has written.
+def changing(path: Path, files: Iterable[str], who: str) -> set[str]:
+    """Return those of some files that more than one training has written, or one in its steps.
 
     Args:
         path: the log.
         files: their paths from the working directory.
+        who: that one, a `/` and its attempt.
     """
     wanted, writers = {os.path.abspath(file): file for file in files}, dict[str, set[str]]()  # noqa: PTH100
-    for who, entry, _, file in _entries(path.read_bytes()) if wanted else ():
-        if entry in WRITES_OF and file in wanted:
-            writers.setdefault(wanted[file], set()).add(who.partition("/")[0])
-    return {file for file, several in writers.items() if len(several) > 1}
+    own = set[str]()
+    for other, entry, moment, file in _entries(path.read_bytes()) if wanted else ():
+        if entry in WRITES_OF and file in wanted and _is_changed_since(file, moment):
+            writers.setdefault(wanted[file], set()).add(other.partition("/")[0])
+            if entry != "prepared" and _same_training(other, who):
+                own.add(wanted[file])
+    return own | {file for file, several in writers.items() if len(several) > 1}
 
 
 def forget_trainings(path: Path) -> None:
     """Keep of a log which files were written, and by whom; no process may have it open."""
     found = _entries(path.read_bytes())
-    written = dict[str, dict[str, tuple[str, int]]]()
+    written = dict[str, dict[str, list[tuple[str, Entry, int]]]]()
     for who, entry, when, file in found:
         if entry in WRITES_OF:
             by = written.setdefault(file, {})
-            by.pop(training := who.partition("/")[0], None)  # to be the last
-            by[training] = (who, when)
+            several = by.pop(training := who.partition("/")[0], [])
+            by[training] = [*several[:1], (who, entry, when)]  # its first and last, now in the end
     there = [file for file in written if os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
-    last = [(file, *each) for file in there for each in [*written[file].values()][-2:]]
-    kept = [(who, "written", str(when), file) for file, who, when in last]
-    begun = [(who, "begun", str(when), "") for who, entry, when, _ in found if entry == "begun"]
-    kept += begun[-MOST_BEGUN:]
+    last = [(f, each) for f in there for of in [*written[f].values()][-2:] for each in of]
+    kept = [(who, entry, str(when), file) for file, (who, entry, when) in last]
+    # Who was disturbed and then killed is resumed behind that.
+    known = [(w, entry, str(when), f) for w, entry, when, f in found if entry in OF_ATTEMPTS]
+    kept += known[-MOST_KNOWN:]
     lines = "".join("\t".join(each) + "\n" for each in kept)
     path.write_bytes(lines.encode(errors="surrogateescape"))

@@ -67,6 +67,12 @@ def under_way() -> None:
             _log.append("begun", "")
 
 
+def goes_on_from(checkpoint: Path) -> None:
+    """Note from which checkpoint the training of this process goes on."""
+    if _log is not None:
+        _log.checkpoint = checkpoint.stat().st_mtime_ns
+
+
 def watch_torch() -> None:
     """Watch `torch.save` too, which opens its file in C++, where this process has imported it."""
     if _log is None or "torch" not in sys.modules:
@@ -110,14 +116,24 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
         elif event.startswith("os.") and arguments[-1] != NO_FOLDER:
             return  # as `shutil.rmtree` removes what lies inside, by names from an open folder
         elif event in ("os.rename", "os.link", "os.symlink"):
+            if event != "os.symlink":  # what is moved may be read where it is then
+                _opened(_log, arguments[0], is_written=event == "os.rename", is_moved=True)
             _opened(_log, arguments[1], is_written=True)
+        elif event == "sqlite3.connect":
+            _opened(_log, arguments[0], is_written=True, is_read=True, is_whole=False)
         else:
-            is_read = event == "sqlite3.connect"
-            _opened(_log, arguments[0], is_written=True, is_read=is_read, is_whole=not is_read)
+            _opened(_log, arguments[0], is_written=True, is_removed=event == "os.remove")
 
 
 def _opened(
-    log: OpenedLog, path: object, *, is_written: bool, is_read: bool = False, is_whole: bool = True
+    log: OpenedLog,
+    path: object,
+    *,
+    is_written: bool,
+    is_read: bool = False,
+    is_whole: bool = True,
+    is_moved: bool = False,
+    is_removed: bool = False,
 ) -> None:
     if not isinstance(path, str | bytes):  # a descriptor
         return
@@ -125,10 +141,10 @@ def _opened(
     if not _is_theirs(file, log):
         return
     log.read_on()
-    if is_read:
-        log.note_read(file)
+    if is_read or is_moved:
+        log.note_read(file, is_moved=is_moved)
     if is_written:
-        log.note_written(file, is_whole=is_whole)
+        log.note_written(file, is_whole=is_whole, is_removed=is_removed)
 
 
 def _is_theirs(file: str, log: OpenedLog) -> bool:
@@ -171,7 +187,7 @@ def disturbed() -> str | None:
     """Say by which files the training of this process was disturbed; None if by none."""
     if _log is None:
         return None
-    files = files_of(_log.path, _log.who, "disturbed")
+    files = files_of(_log.path, _log.who, "disturbed", _log.began)
     return read_of_others(files) if files else None
 
 
@@ -186,8 +202,8 @@ class FoundFiles(TypedDict):
 
 def found() -> FoundFiles:
     """Name the files of earlier trainings that the training of this process has read, sorted."""
-    files = [] if _log is None else files_of(_log.path, _log.who, "found")
-    changed = set[str]() if _log is None or not files else changing(_log.path, files)
+    files = [] if _log is None else files_of(_log.path, _log.who, "found", _log.began)
+    changed = set[str]() if _log is None or not files else changing(_log.path, files, _log.who)
     kept = [file for file in files if file not in changed]
     return {"changed": sorted(changed), "kept": kept}
 
@@ -238,6 +254,7 @@ def read_of_attempt(files: Sequence[str]) -> str:
 def read_of_others(files: Sequence[str]) -> str:
     """Say what it means that a training has read these files."""
     return (
-        f"it has read {some(files)}, which another training wrote meanwhile; what a module writes "
-        f"belongs below self.trainer.default_root_dir, which each training has for itself"
+        f"it has used {some(files)}, which another training wrote or removed meanwhile; what a "
+        f"module writes belongs below self.trainer.default_root_dir, which each training has for "
+        f"itself"
     )

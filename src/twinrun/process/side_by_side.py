@@ -32,14 +32,16 @@ class Neighbours:
     """What the trainings of the working directory have opened."""
     who: str
     """This training there."""
+    since: int
+    """When its first attempt began, in ns since the epoch."""
 
     def disturbed_by(self) -> list[str]:
-        """Name the files that others have written, and that it has read since."""
-        return files_of(self.log, self.who, "disturbed")
+        """Name the files that others have written, and that it has read since, in any attempt."""
+        return files_of(self.log, self.who, "disturbed", self.since)
 
     def stale(self) -> list[str]:
         """Name the files of an earlier attempt at it that it has read."""
-        return files_of(self.log, self.who, "stale")
+        return files_of(self.log, self.who, "stale", self.since)
 
 
 @contextmanager
@@ -52,15 +54,15 @@ def side_by_side(label: str, *, alone: bool, began: int | None = None) -> Iterat
         began: when the first attempt did, in ns since the epoch; None if this is that.
     """
     who = f"{hashlib.sha256(label.encode()).hexdigest()[:16]}/{uuid.uuid4().hex}"
-    neighbours = Neighbours((FOLDER / "opened.log").absolute(), who)
+    log = (FOLDER / "opened.log").absolute()
     before = {name: os.environ.get(name) for name in (LOG, WHO, BEGAN)}
     with ExitStack() as held:
-        _locked(held, neighbours.log, label, alone=alone)
+        _locked(held, log, label, alone=alone)
         # Now: what others wrote while this waited was there when it began.
         since = time.time_ns() if began is None else began
-        os.environ.update({LOG: str(neighbours.log), WHO: who, BEGAN: str(since)})
+        os.environ.update({LOG: str(log), WHO: who, BEGAN: str(since)})
         try:
-            yield neighbours
+            yield Neighbours(log, who, since)
         finally:
             for name, value in before.items():
                 os.environ.pop(name, None)

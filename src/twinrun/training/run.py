@@ -36,8 +36,11 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
     label, workload = asked.identity.label, asked.identity.workload
     alone = is_alone(workload)
     with side_by_side(label, alone=alone, began=_began(asked)) as neighbours:
+        # An attempt that was disturbed, and killed then, has left checkpoints of that.
+        known = {*neighbours.stale(), *neighbours.disturbed_by()}
         try:
-            _run(asked, further)
+            if not known:
+                _run(asked, further)
         except JobError:
             raise
         # What a half-written file of another's leads to says nothing of the training.
@@ -45,14 +48,15 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
             if not neighbours.stale() and (alone or not neighbours.disturbed_by()):
                 raise
         stale, files = neighbours.stale(), neighbours.disturbed_by()
-    if not stale and (alone or not files):
+    if not known and not stale and (alone or not files):
         return
     if files and not alone:
         alone, again = True, f"it is trained again, alone, and {workload} is so from now on"
         say(f"{label}: {read_of_others(files)}; {again}")
         keep_alone(workload)
     else:
-        say(f"{label}: {read_of_attempt(stale)}; it is trained from the beginning")
+        why = read_of_attempt(stale) if stale else read_of_others(files)
+        say(f"{label}: {why}; it is trained from the beginning")
     shutil.rmtree(asked.checkpoints, ignore_errors=True)
     Path(asked.files.manifest).unlink(missing_ok=True)
     with side_by_side(label, alone=alone, began=_began(asked)):
