@@ -46,8 +46,11 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def flat_bytes(tensor: torch.Tensor) -> np.ndarray:
-    """Return a strided tensor's bytes in the order of its elements, flat uint8."""
-    return raw_bytes(tensor.detach().cpu().resolve_conj().resolve_neg()).numpy()
+    """Return a strided tensor's bytes in the order of its elements, flat uint8.
+
+    To be read at once: the tensor may be resized behind that, as behind its `numpy` it may not.
+    """
+    return np.from_dlpack(raw_bytes(tensor.detach().cpu().resolve_conj().resolve_neg()))
 
 
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -66,6 +66,52 @@ class SetsBoth(Resuming):
         self.start = self.place = state["place"]
 
 
+class SetsInADictionary(Resuming):
+    def load_state_dict(self, state):
+        self.__dict__.update(start=state["place"])
+
+
+class SetsByName(Resuming):
+    def load_state_dict(self, state):
+        setattr(self, "st" + "art", state["place"])
+
+
+class Puts(IterableDataset):
+    """Puts into a list where it is to begin."""
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets, self.told, self.place = inputs, targets, [], 0
+
+    def __iter__(self):
+        start = self.told.pop() if self.told else 0
+        for self.place in range(start + 1, ROWS + 1):
+            yield self.inputs[self.place - 1], self.targets[self.place - 1]
+
+    def state_dict(self):
+        return {"place": self.place}
+
+    def load_state_dict(self, state):
+        self.told.append(state["place"])
+
+
+class Flagged(Resuming):
+    """Counts its turns, but for the one that it was told of."""
+
+    def __init__(self, inputs, targets):
+        super().__init__(inputs, targets)
+        self.is_told = False
+
+    def __iter__(self):
+        self.place = self.place if self.is_told else 0
+        self.is_told = False
+        while self.place < ROWS:
+            self.place += 1
+            yield self.inputs[self.place - 1], self.targets[self.place - 1]
+
+    def load_state_dict(self, state):
+        self.place, self.is_told = state["place"], True
+
+
 class Wrapping(IterableDataset):
     """Says what the stream in it says, which is an installed one."""
 
@@ -214,6 +260,41 @@ def test_a_validation_waits_until_it_is_known_how_its_stream_begins(tmp_path):
     fit(tmp_path, **told)
     assert "Streamed keeps what it is told" in (tmp_path / "refused.txt").read_text()
     assert not list(tmp_path.glob("*.ckpt"))
+
+
+UNREAD = [
+    SetsInADictionary,
+    pytest.param(SetsByName, marks=pytest.mark.exhaustive),
+    pytest.param(Puts, marks=pytest.mark.one_in(2)),
+]
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_a_validation_waits_for_a_stream_whose_code_says_not_what_it_keeps(tmp_path, kind):
+    """Red before: the first validation behind the resume was of other rows, in silence."""
+    told = {"data": validated_by(kind), "in_epoch": every(1), "num_sanity_val_steps": 2}
+    fit(tmp_path, kill=4, **told)
+    assert f"{kind.__name__} keeps what it is told" in (tmp_path / "refused.txt").read_text()
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_a_stream_whose_code_says_not_what_it_keeps_begins_anew(tmp_path, kind):
+    told = {"data": validated_by(kind), "module": Moved, "num_sanity_val_steps": 2}
+    assert_same(tmp_path, 16, 17, mid_epoch=True, **told)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kind", UNREAD)
+def test_it_does_so_as_data_of_training(tmp_path, kind):
+    """Red before: the attempt ended."""
+    assert_same(tmp_path, 10, 12, mid_epoch=False, data=trained_on(kind))
+
+
+def test_a_stream_is_not_told_what_it_says_already(tmp_path):
+    """Red before: `is_told` was another one than before the stop, and the attempt ended."""
+    told = {"data": validated_by(Flagged), "module": Moved, "num_sanity_val_steps": 0}
+    assert_same(tmp_path, 3, 4, mid_epoch=True, **told)
 
 
 def test_a_validation_that_is_empty_behind_the_stop_ends_the_attempt(tmp_path):

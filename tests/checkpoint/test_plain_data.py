@@ -286,7 +286,7 @@ def test_views_of_one_batch_are_said_to_be_what_they_are(tmp_path):
     (found,) = said
     assert found.endswith(
         "KeepsAPool.pool changes, and holds one object twice, or two tensors that share their "
-        "memory (views of one)"
+        "memory (views of one): keep copies, such as `tensor.clone()`"
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch.nested import nested_tensor
 
 from twinrun.checkpoint.looks import digest
+from twinrun.plain_tensors import flat_bytes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.trace.samples import fingerprint_samples
 
@@ -106,3 +107,12 @@ def test_each_value_of_such_an_array_counts():
     next_one[1] = np.nextafter(np.longdouble(1), np.longdouble(2))
     assert fingerprint_tree([one]) != fingerprint_tree([next_one])
     assert (fingerprint_samples([one]) != fingerprint_samples([next_one])).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("look_at", [fingerprint, flat_bytes, digest])
+def test_a_tensor_that_was_looked_at_may_be_resized(look_at, size):
+    """Red before: a quantization-aware training, which fills empty ones, failed."""
+    seen = torch.zeros(size)
+    look_at(seen)
+    seen.resize_(8)

@@ -7,8 +7,6 @@ same behind two states, a resumed training need not bring it from one to the oth
 """
 
 import copy
-import dis
-import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
@@ -18,18 +16,18 @@ import xxhash
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader
 
+from twinrun.checkpoint.keeping_told import keeps, kept_in
 from twinrun.checkpoint.looks import UNSEEN, look
-from twinrun.checkpoint.own_states import functions_behind, keys_in, values_seen
+from twinrun.checkpoint.own_states import keys_in, values_seen
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.stateful import UNSAID, Stateful, begins_anew, is_asked, state_told
 from twinrun.checkpoint.stream_position import parts_of, told_anew
-from twinrun.checkpoint.users_code import attributes_seen, names_in
+from twinrun.checkpoint.users_code import attributes_seen
 from twinrun.containers import set_attribute_of
 
 _MOST = 16  # states of a stream that are remembered: most have one at each epoch's end
-_ANY = {"__dict__", "vars", "getattr", "setattr"}
 
 
 class Record(TypedDict):
@@ -176,9 +174,11 @@ class BegunAnew:
                     position = copy.deepcopy(record["state"])
             if begins_anew(part) and not (is_in_epoch and id(part) in trained):
                 position = None
+            if key and position is not None and _is_said(part, position):
+                position = None  # so a flag stays as it is that it was told something
             if key and position is not None:
                 self._told_at[key] = _seen(part, position)
-                for owner, name in _kept_in(part):
+                for owner, name in kept_in(part):
                     kept = attributes_seen(owner).get(name)
                     self._told.append(_Told(part, owner, name, kept, position))
             found.append(position)
@@ -242,6 +242,13 @@ def _seen(part: object, state: dict[str, Any]) -> str | None:
     return xxhash.xxh3_64_hexdigest(repr(sorted(values)).encode(errors="backslashreplace"))
 
 
+def _is_said(part: object, position: dict[str, Any]) -> bool:
+    """Say whether a part says already that it is there."""
+    said = _said(part)
+    is_seen = _seen(part, said) is not None
+    return is_seen and {*values_seen(said, "")} == {*values_seen(position, "")}
+
+
 def _keeping(trainer: pl.Trainer, of: Iterable[object]) -> Iterator[tuple[str, Any]]:
     """Yield the parts of loaders that keep what they are told, by their place and class."""
     trained, validated = training_loaders(trainer), tree_leaves(trainer.val_dataloaders)
@@ -253,30 +260,5 @@ def _keeping(trainer: pl.Trainer, of: Iterable[object]) -> Iterator[tuple[str, A
         for turn, part in enumerate(several):
             if id(part) not in asked - both or isinstance(part, DataLoader):
                 continue
-            if isinstance(part, Stateful) and is_asked(part) and [*_kept_in(part)]:
+            if isinstance(part, Stateful) and is_asked(part) and keeps(part):
                 yield f"{name} {turn} {type(part).__name__}", part
-
-
-def _kept_in(part: object) -> Iterator[tuple[object, str]]:
-    """Name where a part, or a stream in one of its attributes, keeps what it is told."""
-    values = attributes_seen(part).values()
-    inner = [each for each in values if issubclass(type(each), Stateful)]
-    for owner in (part, *inner):
-        for name in sorted(_kept_by(type(owner))):
-            yield owner, name
-
-
-@functools.cache
-def _kept_by(kind: type) -> frozenset[str]:
-    """Name what `load_state_dict` sets and `state_dict` says nothing of."""
-    loading = [*functions_behind(kind.__mro__, ("load_state_dict",))]
-    saying = [*functions_behind(kind.__mro__, ("state_dict",))]
-    named = {name for function in (*loading, *saying) for name in names_in(function.__code__)}
-    said = {name for function in saying for name in names_in(function.__code__)}
-    stored = {
-        str(step.argval)
-        for function in loading
-        for step in dis.get_instructions(function)
-        if step.opname == "STORE_ATTR"
-    }
-    return frozenset() if _ANY & named else frozenset(stored - said)

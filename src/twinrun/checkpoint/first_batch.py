@@ -17,6 +17,7 @@ from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.late_attributes import LateAttributes
 from twinrun.checkpoint.late_compared import first_other, lacks, more_than
 from twinrun.checkpoint.looks import rng_states_in_a_word
+from twinrun.checkpoint.other_batches import cure_of_stream
 from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.parted import Parted
 from twinrun.checkpoint.plain_values import shown
@@ -182,7 +183,7 @@ class FirstBatch:
                 found = ""
             self._folder.note_batch(found or None)
             return None
-        return agreed(self._together, self._other_than(str(expected), found))
+        return agreed(self._together, self._other_than(trainer, str(expected), found))
 
     def _has_begun(self, trainer: pl.Trainer) -> dict[str, str]:
         """Look at what data say with the first batch of an epoch; nothing with the others."""
@@ -215,7 +216,8 @@ class FirstBatch:
         self._gave, self._giving, had_given = self._giving, set(), self._had_given
         self._had_given = set()
         self.late.has_passed(trainer, is_of_training=False)
-        other = self._validated.ends(is_whole=not trainer.sanity_checking)
+        loaders = tree_leaves(trainer.val_dataloaders)
+        other = self._validated.ends(loaders, is_whole=not trainer.sanity_checking)
         if told is None:
             return None
         none = f"{ELSEWHERE}: no mini-batch of validation data came after the stop"
@@ -237,15 +239,16 @@ class FirstBatch:
         self.late.has_passed(trainer, is_of_training=True)
         if self._folder.expected is None:
             return self._trained_otherwise() or self.changed(trainer)
-        return f"{ELSEWHERE}: no batch came after the stop"
+        return f"{ELSEWHERE}: no batch came after the stop{cure_of_stream(trainer)}"
 
-    def _other_than(self, expected: str, found: str) -> str | None:
+    def _other_than(self, trainer: pl.Trainer, expected: str, found: str) -> str | None:
         # One of an older version knows nothing of what was told.
         (batch, random, *told), (first, drawn, now) = (
             each.split(" ", 2) for each in (expected, found)
         )
         if first != batch:
-            return f"{ELSEWHERE}: the first batch after the stop is another one"
+            cure = cure_of_stream(trainer)
+            return f"{ELSEWHERE}: the first batch after the stop is another one{cure}"
         if drawn != random:
             return f"{ELSEWHERE}: other random numbers had been drawn for its first batch"
         known, seen = json.loads(told[0] if told else now), json.loads(now)

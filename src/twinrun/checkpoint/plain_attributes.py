@@ -156,7 +156,10 @@ def _sharing(value: object, name: str, holders: Mapping[Handle, Sequence[str]]) 
         if others := [other for other in by if other != name]:
             return f"is shared with another attribute or tensor ({others[0]})"
         if len(by) > 1:
-            return "holds one object twice, or two tensors that share their memory (views of one)"
+            return (
+                "holds one object twice, or two tensors that share their memory (views of one): "
+                "keep copies, such as `tensor.clone()`"
+            )
     return ""
 
 

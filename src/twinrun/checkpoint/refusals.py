@@ -5,7 +5,6 @@ See `unsaved_state` for the state that no checkpoint holds.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
 
 import pytorch_lightning as pl
 import torch
@@ -13,15 +12,13 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.best_models import forgetful
 from twinrun.checkpoint.loaded_states import never_loaded
+from twinrun.checkpoint.other_shapes import TensorShapes, never_taken
 from twinrun.checkpoint.reached import generators_reached
 from twinrun.checkpoint.stateful import UNSAID, Stateful, said_by
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.unsaved_optimizers import named_by_id
 from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.parameters import unheld_parameters
-
-TensorShapes: TypeAlias = dict[str, tuple[int, ...]]
-"""Of parameters and buffers, by name."""
 
 
 def other_than(known: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
@@ -38,12 +35,6 @@ def other_than(known: Mapping[str, object], wanted: Mapping[str, object]) -> lis
         if key not in known
         or json.dumps(known[key], sort_keys=True) != json.dumps(value, sort_keys=True)
     ]
-
-
-def tensor_shapes_of(module: torch.nn.Module) -> TensorShapes:
-    """Return the shape of each parameter and buffer."""
-    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def refusals(
@@ -79,9 +70,7 @@ def refusals(
     module = trainer.lightning_module
     if unheld_parameters(module.parameters(), trainer.optimizers):
         yield f"an optimizer trains parameters that {type(module).__name__} does not hold"
-    now = tensor_shapes_of(module)
-    others = [name for name in {**at_start, **now} if at_start.get(name) != now.get(name)]
-    if others:
+    if others := never_taken(module, at_start):
         yield (
             f"{others[0]} of {type(module).__name__} is not there, or of another shape, where the "
             f"training begins, so that no checkpoint of it could be loaded"

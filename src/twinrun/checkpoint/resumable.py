@@ -21,7 +21,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint import restored
+from twinrun.checkpoint import other_shapes, restored
 from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.best_models import KEY
 from twinrun.checkpoint.completed import complete, write
@@ -32,7 +32,7 @@ from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded
 from twinrun.checkpoint.looks import fingerprint_of_batch
 from twinrun.checkpoint.making_loaders import MakingLoaders
 from twinrun.checkpoint.plain_attributes import Attributes
-from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
+from twinrun.checkpoint.refusals import refusals
 from twinrun.checkpoint.replayed_data import has_reloaded
 from twinrun.checkpoint.running_epoch import RunningEpoch
 from twinrun.checkpoint.together import Alone, Together, agreed, hindrance_of_all
@@ -71,12 +71,12 @@ class Resumable(pl.Callback):
         self._folder = Folder(folder, identity or {}, say, self._together)
         self._minutes, self._in_epoch, self._say = minutes, in_epoch, say
         self._not_in_epoch: str | None = None
-        self._is_refused, self._written = False, time.monotonic()
+        self._is_refused, self._written, self._told = False, time.monotonic(), dict[str, str]()
         self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
         self._attributes: Attributes = {}
-        self._shapes, self._told, self._making = TensorShapes(), dict[str, str](), MakingLoaders()
+        self._shapes, self._making = other_shapes.TensorShapes(), MakingLoaders()
         self._fingerprint = fingerprint or fingerprint_of_batch
         self._first_batch = FirstBatch(self._folder, fingerprint, self._together, trained_otherwise)
         self.made_anew = self._first_batch.made_anew
@@ -116,7 +116,7 @@ class Resumable(pl.Callback):
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
         if self._restored is not None:
             self._restored["loaded"].look(trainer)
-        self._shapes = tensor_shapes_of(pl_module)
+        self._shapes = other_shapes.tensor_shapes_of(pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse a training that can have no checkpoint, now that all has been set up."""

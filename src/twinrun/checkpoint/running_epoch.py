@@ -19,6 +19,7 @@ from twinrun.checkpoint.first_batch import FirstBatch
 from twinrun.checkpoint.first_iterator import FirstIterator
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.making_loaders import MakingLoaders
+from twinrun.checkpoint.other_batches import were_other
 from twinrun.checkpoint.replayed_data import (
     Batches,
     Order,
@@ -29,7 +30,6 @@ from twinrun.checkpoint.replayed_data import (
     sources,
     told_by,
 )
-from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.stateful import UNSAID
 from twinrun.checkpoint.together import Together
 from twinrun.checkpoint.told_epochs import put_back_told, values_told
@@ -200,7 +200,7 @@ class RunningEpoch:
             return self._not_put_back
         if self.batches is not None and self.batches.running == state["running"]:
             return None
-        return f"{ELSEWHERE}: the batches before the stop were other ones"
+        return were_other(self._trainer)
 
     def resume(self, state: Mapping[str, Any], late: Mapping[str, Any]) -> None:
         """Have the epoch that is about to begin be brought to where it was.

@@ -45,7 +45,8 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
     tensor = bare(tensor)
     if not is_plain(tensor):
         return join([fingerprint(part) for part in plain_tensors(tensor)])
-    if was_given_back(tensor):
+    # An array of an empty tensor would stand against its being resized, as it is to be filled.
+    if not tensor.numel() or was_given_back(tensor):
         return xxhash.xxh3_64_intdigest(b"")
     try:
         # As `_bytes`, but in one call.
