@@ -203,8 +203,8 @@ def _note_steps(
     step_tables: Sequence[pd.DataFrame],
 ) -> None:
     """Put into a comparison how many steps the runs have, if not all as many, and what it saw."""
-    found = [run["found_files"] for run in manifests if "found_files" in run]
-    compared["found_files"] = found_by(found)
+    if found := [run["found_files"] for run in manifests if "found_files" in run]:
+        compared["found_files"] = found_by(found)
     if anew := {name for run in manifests if "made_anew" in run for name in run["made_anew"]}:
         compared["made_anew"] = sorted(anew)
     steps = [manifest["steps"] for manifest in manifests]
