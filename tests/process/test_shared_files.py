@@ -296,6 +296,56 @@ def test_what_the_killed_attempt_added_to_is_no_data_of_all(tmp_path):
     assert changing(tmp_path / "log", [file], "own/2") == {file}
 
 
+@pytest.mark.parametrize(
+    ("other", "own"),
+    [
+        (
+            "sqlite3.connect(pathlib.Path('best.txt')).execute('create table t (n)')",
+            "open('best.txt', 'rb').read()",
+        ),
+        (WRITE, "sqlite3.connect(pathlib.Path('best.txt')).close()"),
+        ("os.remove(pathlib.Path('best.txt'))", read_if_there(READ)),
+    ],
+)
+def test_a_path_is_heard_as_its_text_is(tmp_path, other, own):
+    """Red before: the audit event of SQLite has the path itself."""
+    (tmp_path / "best.txt").touch()
+    assert disturbed_by(tmp_path, ("other", other), ("own", own)) == ["best.txt"]
+
+
+def test_a_folder_of_results_and_one_that_is_listed_are_nobodys(tmp_path):
+    """Red before: each later training of a name was disturbed by its own checkpoints' folder."""
+    (tmp_path / "results/runs/own").mkdir(parents=True)
+    for who in ("other", "own"):
+        with Process(tmp_path, who) as process:
+            time.sleep(0.1)
+            process.do("os.makedirs('results/runs/own/x'); os.makedirs('folder/x')")
+            process.do("shutil.rmtree(pathlib.Path('results/runs/own'))")
+            process.do("os.makedirs('results/runs/own'); shutil.rmtree('folder')")
+    assert names_of(tmp_path, "disturbed") == names_of(tmp_path, "found") == []
+
+
+def test_what_another_added_between_two_attempts_disturbs(tmp_path):
+    """Red before: only who had written last was known, and that was an earlier attempt."""
+    began = time.time_ns()
+    with Process(tmp_path, "other") as other:
+        other.do(HISTORY)
+    with Process(tmp_path, "own") as first:
+        first.do(HISTORY)
+    with Process(tmp_path, "own", attempt="2", began=began) as second:
+        second.do(READ)
+    assert names_of(tmp_path, "disturbed") == ["best.txt"]
+
+
+def test_a_file_that_is_gone_is_none_of_others(tmp_path):
+    with Process(tmp_path, "other") as other:
+        other.do(WRITE)
+    (tmp_path / "best.txt").unlink()
+    with Process(tmp_path, "own") as own:
+        own.do(read_if_there(READ))
+    assert names_of(tmp_path, "disturbed") == names_of(tmp_path, "found") == []
+
+
 @pytest.mark.parametrize("is_shortened", [False, True])
 def test_who_was_disturbed_before_it_was_killed_is_so_still(tmp_path, is_shortened):
     """Red before: an attempt behind a checkpoint knew nothing of what the one before had read."""

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import best_in_a_file
@@ -18,6 +19,7 @@ from msgspec import convert
 
 from twinrun import artifacts, run_files
 from twinrun.config.definitions import Run
+from twinrun.errors import TwinrunError
 from twinrun.process.side_by_side import FOLDER, keep_alone, side_by_side
 from twinrun.process.side_by_side import is_alone as is_kept_alone
 from twinrun.training import run as module_of_run
@@ -135,6 +137,29 @@ def test_one_that_was_disturbed_and_killed_is_not_resumed(tmp_path, monkeypatch,
     module_of_run.run(asked, {})
     assert trained == [[]]
     assert is_kept_alone(asked.identity.workload)
+
+
+@pytest.mark.parametrize(("is_beside", "trainings"), [(True, 2), (False, 1)])
+def test_one_that_fails_by_a_folder_of_anothers_is_trained_again(
+    tmp_path, monkeypatch, is_beside, trainings
+):
+    """Red before: "File exists" of a folder that two trainings make counted as its own failure."""
+    monkeypatch.chdir(tmp_path)
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    trained = []
+
+    def fails_once(*_):
+        trained.append(is_kept_alone(asked.identity.workload))
+        if is_beside:
+            line = f"another/1\twritten\t{time.time_ns()}\t{tmp_path / 'folder'}\n"
+            (FOLDER / "opened.log").write_text(line)
+        if len(trained) == 1:
+            raise TwinrunError("[Errno 17] File exists: 'folder'")
+
+    monkeypatch.setattr(module_of_run, "_run", fails_once)
+    with nullcontext() if is_beside else pytest.raises(TwinrunError, match="File exists"):
+        module_of_run.run(asked, {})
+    assert trained == [False, True][:trainings]
 
 
 @pytest.mark.one_in(3)

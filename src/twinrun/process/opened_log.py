@@ -45,8 +45,10 @@ class OpenedLog:
     """Bytes of the log that have been read."""
     earlier: dict[str, int] = field(default_factory=dict)
     """Files that others had written before this training began, and when first (ns)."""
-    others: dict[str, str] = field(default_factory=dict)
-    """Files that others have written since, and who; an earlier attempt at it is another one."""
+    others: set[str] = field(default_factory=set)
+    """Files that other trainings have written since."""
+    attempts: set[str] = field(default_factory=set)
+    """Files that earlier attempts at this one have written."""
     ours: dict[str, set[Entry]] = field(default_factory=dict)
     """Files that processes of this attempt have written, this one too, and how."""
     own: dict[tuple[str, Write], int] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class OpenedLog:
             elif entry in WRITES_OF and moment < self.began:
                 self.earlier.setdefault(file, moment)
             elif entry in WRITES_OF:
-                self.others[file] = who
+                (self.attempts if _same_training(who, self.who) else self.others).add(file)
 
     def note_read(self, file: str, *, is_moved: bool = False) -> None:
         """Write down a file of another training, or attempt, that is read.
@@ -100,24 +102,20 @@ class OpenedLog:
             file: its path.
             is_moved: it may be a folder, with all that lies in it.
         """
-        who, entry = self._last_other(file), None
-        if who is None and is_moved:
-            inside = (other for path, other in self.others.items() if path.startswith(f"{file}/"))
-            who = next(inside, None)
-        ours = self.ours.get(file, set())
-        if who is not None and not _same_training(who, self.who):
+        entry, ours = None, self.ours.get(file, set())
+        if self._is_of(self.others, file, is_moved=is_moved):
             entry = "disturbed"
-        elif who is not None:
-            since = self.checkpoint or self.stepping or self.began
-            is_stale = "written" not in ours and ("lost" in ours or self._was_changed(file, since))
-            entry = "stale" if is_stale else None
+        elif self._is_of(self.attempts, file, is_moved=is_moved):
+            is_stale = "lost" in ours or self._was_changed(file, self.checkpoint or self._stepping)
+            entry = "stale" if is_stale and "written" not in ours else None
         elif file in self.earlier and ours.isdisjoint(("written", "prepared")):
-            # By who has had it open since before.
-            if not ours and _is_changed_since(file, self.began + 2 * TICK_NS):
+            changed = _changed_at(file) or 0  # it is gone
+            if not ours and changed > self.began + TICK_NS:  # by who has it open since before
                 entry = "disturbed"
-            elif _is_changed_since(file, self.earlier[file]) and len(self.read) < MOST_FOUND:
+            elif changed > self.earlier[file] - TICK_NS and len(self.read) < MOST_FOUND:
                 entry = "found"
-        if entry is not None and (file, entry) not in self.read:
+        is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
+        if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))
             self.append(entry, file)
 
@@ -132,11 +130,9 @@ class OpenedLog:
         self._note_missing(file, is_removed=is_removed)
         is_under_way = self.is_under_way or os.getpid() != self.process
         how: Write = "extended" if not is_whole else "written" if is_under_way else "prepared"
-        who = self._last_other(file)
-        is_of_attempt = who is not None and _same_training(who, self.who)
-        if how != "written" and is_of_attempt and file not in self.ours:
+        if how != "written" and file not in self.ours and self._is_of(self.attempts, file):
             # Begun anew it lacks what steps wrote before the checkpoint; added to it lacks nothing.
-            since = (self.checkpoint if how == "extended" else None) or self.stepping or self.began
+            since = (self.checkpoint if how == "extended" else None) or self._stepping
             if self._was_changed(file, since):
                 self.append("lost", file)
         now = time.monotonic_ns()
@@ -149,40 +145,45 @@ class OpenedLog:
 
     def _note_missing(self, file: str, *, is_removed: bool) -> None:
         """Write down a file that another training has removed, or its folder."""
-        who = self._last_other(file)
-        if who is not None and not _same_training(who, self.who):
+        if self._is_of(self.others, file):
             is_there = os.path.lexists(file if is_removed else os.path.dirname(file))  # noqa: PTH120
             if not is_there and (file, "disturbed") not in self.read:
                 self.append("disturbed", file)
 
-    def _last_other(self, file: str) -> str | None:
-        """Say who else has written a file since this began, or moved a folder in which it is."""
-        if not self.others:
-            return None
+    def _is_of(self, written: set[str], file: str, *, is_moved: bool = False) -> bool:
+        """Say whether one of these is it, or a folder it is in, or lies in what is moved."""
+        if not written:
+            return False
         # Who opens a data base, or maps an array, need not write to it.
-        if file in self.others and _is_changed_since(file, self.began):
-            return self.others[file]
-        folders = map(str, Path(file).parents)
-        return next((self.others[each] for each in folders if each in self.others), None)
+        if file in written and _is_changed_since(file, self.began - TICK_NS):
+            return True
+        if not written.isdisjoint(map(str, Path(file).parents)):
+            return True
+        return is_moved and any(path.startswith(f"{file}{os.sep}") for path in written)
+
+    @property
+    def _stepping(self) -> int:
+        """When (ns) the first attempt's first step began, as far as a file's time can say it."""
+        return (self.stepping or self.began) - TICK_NS
 
     def _was_changed(self, file: str, since: int) -> bool:
         """Say whether an earlier attempt has changed a file since a moment (ns), or may have."""
         changed = _changed_at(file)
-        return changed is None or since - TICK_NS < changed < self.opened
+        return changed is None or since <= changed < self.opened
 
 
 def _changed_at(file: str) -> int | None:
     """Return when (ns) a file was changed, or put where it is; None if it is not there."""
-    try:
-        found = os.stat(file)  # noqa: PTH116 - a Path would be made for each file that is opened
+    try:  # a Path would be made for each file that is opened
+        several = [os.lstat(file), os.stat(file)]  # noqa: PTH116
     except OSError:
         return None
-    return max(found.st_mtime_ns, found.st_ctime_ns)
+    return max(max(found.st_mtime_ns, found.st_ctime_ns) for found in several)
 
 
 def _is_changed_since(file: str, moment: int) -> bool:
     changed = _changed_at(file)
-    return changed is None or changed > moment - TICK_NS
+    return changed is None or changed > moment
 
 
 def _same_training(who: str, other: str) -> bool:
@@ -220,6 +221,15 @@ def files_of(path: Path, who: str, entry: Entry, since: int) -> list[str]:
     )
 
 
+def is_beside_others(path: Path, who: str, since: int) -> bool:
+    """Say whether another training has written something down since a moment (ns)."""
+    try:
+        found = _entries(path.read_bytes())
+    except OSError:
+        return False
+    return any(moment >= since and not _same_training(other, who) for other, _, moment, _ in found)
+
+
 def changing(path: Path, files: Iterable[str], who: str) -> set[str]:
     """Return those of some files that more than one training has written, or one in its steps.
 
@@ -231,7 +241,7 @@ def changing(path: Path, files: Iterable[str], who: str) -> set[str]:
     wanted, writers = {os.path.abspath(file): file for file in files}, dict[str, set[str]]()  # noqa: PTH100
     own = set[str]()
     for other, entry, moment, file in _entries(path.read_bytes()) if wanted else ():
-        if entry in WRITES_OF and file in wanted and _is_changed_since(file, moment):
+        if entry in WRITES_OF and file in wanted and _is_changed_since(file, moment - TICK_NS):
             writers.setdefault(wanted[file], set()).add(other.partition("/")[0])
             if entry != "prepared" and _same_training(other, who):
                 own.add(wanted[file])

@@ -135,7 +135,7 @@ def _opened(
     is_moved: bool = False,
     is_removed: bool = False,
 ) -> None:
-    if not isinstance(path, str | bytes):  # a descriptor
+    if not isinstance(path, str | bytes | os.PathLike):  # a descriptor
         return
     file = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - a Path would resolve links
     if not _is_theirs(file, log):
@@ -153,8 +153,9 @@ def _is_theirs(file: str, log: OpenedLog) -> bool:
         return False
     if f"{os.sep}__pycache__{os.sep}" in file:  # what is compiled of code, as by Numba
         return False
-    if file.startswith(log.left_out):
-        return log.watched is not None and file.startswith(log.watched)
+    inside = f"{file}{os.sep}"  # of a folder that is left out, itself too
+    if inside.startswith(log.left_out):
+        return log.watched is not None and inside.startswith(log.watched)
     return f"{os.sep}." not in file.removeprefix(log.folder)
 
 

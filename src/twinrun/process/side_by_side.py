@@ -5,6 +5,7 @@ again, alone; and so is all of its workload from then on. The locks end with the
 them, even if it is killed. Where a file system has none, nobody waits.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from twinrun.process.job import say
-from twinrun.process.opened_log import files_of, forget_trainings
-from twinrun.process.shared_files import BEGAN, LOG, WHO
+from twinrun.process.opened_log import files_of, forget_trainings, is_beside_others
+from twinrun.process.shared_files import BEGAN, LOG, WHO, read_of_attempt, read_of_others
 
 FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
 MOMENT_SECONDS = 1.0
@@ -35,13 +36,25 @@ class Neighbours:
     since: int
     """When its first attempt began, in ns since the epoch."""
 
-    def disturbed_by(self) -> list[str]:
-        """Name the files that others have written, and that it has read since, in any attempt."""
-        return files_of(self.log, self.who, "disturbed", self.since)
+    def of_others(self, error: Exception | None = None) -> str | None:
+        """Say how other trainings have disturbed it, in any attempt; None if they have not.
 
-    def stale(self) -> list[str]:
-        """Name the files of an earlier attempt at it that it has read."""
-        return files_of(self.log, self.who, "stale", self.since)
+        Args:
+            error: by which it failed, if it did. One of a file or folder that was there, or was
+                not, may be due to those beside it.
+        """
+        if files := files_of(self.log, self.who, "disturbed", self.since):
+            return read_of_others(files)
+        numbers = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
+        is_of_file = any(os.strerror(number) in str(error) for number in numbers)
+        if is_of_file and is_beside_others(self.log, self.who, self.since):
+            return f"it failed beside another training ({error})"
+        return None
+
+    def of_attempt(self) -> str | None:
+        """Say which files of an earlier attempt at it it has read; None if none."""
+        stale = files_of(self.log, self.who, "stale", self.since)
+        return read_of_attempt(stale) if stale else None
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from twinrun.process.compiler_cache import own_cache
 from twinrun.process.import_log import kept
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
-from twinrun.process.shared_files import read_of_attempt, read_of_others
 from twinrun.process.side_by_side import is_alone, keep_alone, side_by_side
 from twinrun.run_files import RESUMED
 
@@ -37,26 +36,27 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
     alone = is_alone(workload)
     with side_by_side(label, alone=alone, began=_began(asked)) as neighbours:
         # An attempt that was disturbed, and killed then, has left checkpoints of that.
-        known = {*neighbours.stale(), *neighbours.disturbed_by()}
-        try:
-            if not known:
+        others, stale = neighbours.of_others(), neighbours.of_attempt()
+        if others is None and stale is None:
+            try:
                 _run(asked, further)
-        except JobError:
-            raise
-        # What a half-written file of another's leads to says nothing of the training.
-        except TwinrunError:
-            if not neighbours.stale() and (alone or not neighbours.disturbed_by()):
+            except JobError:
                 raise
-        stale, files = neighbours.stale(), neighbours.disturbed_by()
-    if not known and not stale and (alone or not files):
-        return
-    if files and not alone:
+            # What a half-written file of another's leads to says nothing of the training.
+            except TwinrunError as error:
+                others, stale = neighbours.of_others(error), neighbours.of_attempt()
+                if stale is None and (alone or others is None):
+                    raise
+            else:
+                others, stale = neighbours.of_others(), neighbours.of_attempt()
+                if stale is None and (alone or others is None):
+                    return
+    if others is not None and not alone:
         alone, again = True, f"it is trained again, alone, and {workload} is so from now on"
-        say(f"{label}: {read_of_others(files)}; {again}")
+        say(f"{label}: {others}; {again}")
         keep_alone(workload)
     else:
-        why = read_of_attempt(stale) if stale else read_of_others(files)
-        say(f"{label}: {why}; it is trained from the beginning")
+        say(f"{label}: {stale or others}; it is trained from the beginning")
     shutil.rmtree(asked.checkpoints, ignore_errors=True)
     Path(asked.files.manifest).unlink(missing_ok=True)
     with side_by_side(label, alone=alone, began=_began(asked)):
