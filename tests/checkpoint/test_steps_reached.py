@@ -175,6 +175,15 @@ def test_steps_that_are_tried_before_the_first_are_a_reason_to_write_none(tmp_pa
     assert said[0].startswith("no checkpoints are written: LearningRateFinder tries steps")
 
 
+def test_while_they_are_tried_none_is_written(tmp_path, monkeypatch):
+    """Red before: an AssertionError, where the trial passed its first epoch."""
+    monkeypatch.chdir(tmp_path)
+    finder = pl.callbacks.LearningRateFinder(num_training_steps=20)
+    told = {"minutes": 1000, "in_epoch": every(1), "max_epochs": 2}
+    _, _, said = fit(tmp_path, Points, Rated, callbacks=[finder], **told)
+    assert said[0].startswith("no checkpoints are written in mid-epoch: LearningRateFinder tries")
+
+
 class Reads(Plain):
     """Reads globals, and draws from a generator where it is made."""
 

@@ -168,10 +168,10 @@ class Resumable(pl.Callback):
         return next(iter((*self._first_batch.hindrances(trainer), *found, *changed)), None)
 
     def _before_batch(self, trainer: pl.Trainer) -> None:
-        """Write a checkpoint before a batch is fetched, if one is due."""
+        """Write a checkpoint before a batch is fetched, if one is due and the epoch was seen."""
         epoch, batches = self._epoch, trainer.fit_loop.epoch_loop.batch_progress.current.completed
         left = self._left
-        if epoch is None or not batches or left is None:
+        if epoch is None or not batches or left is None or self._at_start is None:
             return
         is_due = left <= 0 if self._in_epoch is None else self._in_epoch(trainer, batches)
         # Another checkpoint would be taken of data of which nobody knows yet that they went on.
