@@ -46,6 +46,16 @@ def watched(**options):
     return type("WatchedBy", (Watched,), {"options": options, "ended": []})
 
 
+def assert_resumed_alike(tmp_path, module, in_epoch):
+    told = {"minutes": 1000, "in_epoch": in_epoch} if in_epoch else {"minutes": 0}
+    told |= {"enable_checkpointing": True, "max_epochs": 4}
+    whole, _, _ = fit(tmp_path / "whole", module=module, default_root_dir=tmp_path / "a", **told)
+    fit(tmp_path / "k", module=module, kill=13, default_root_dir=tmp_path / "b", **told)
+    found, at, said = fit(tmp_path / "k", module=module, default_root_dir=tmp_path / "c", **told)
+    assert (at, said) == ([12] if in_epoch else [10], [])
+    assert found == whole
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "options",
@@ -62,13 +72,7 @@ def test_names_and_scores_are_those_of_the_uninterrupted_training(
 ):
     """Red before: no checkpoint was written of a training with such a callback."""
     module = watched(**options)
-    told = {"minutes": 1000, "in_epoch": in_epoch} if in_epoch else {"minutes": 0}
-    told |= {"enable_checkpointing": True, "max_epochs": 4}
-    whole, _, _ = fit(tmp_path / "whole", module=module, default_root_dir=tmp_path / "a", **told)
-    fit(tmp_path / "k", module=module, kill=13, default_root_dir=tmp_path / "b", **told)
-    found, at, said = fit(tmp_path / "k", module=module, default_root_dir=tmp_path / "c", **told)
-    assert (at, said) == ([12] if in_epoch else [10], [])
-    assert found == whole
+    assert_resumed_alike(tmp_path, module, in_epoch)
     first, second = module.ended
     assert first == second
 
@@ -91,13 +95,7 @@ class HeldByModule(Watched):
 def test_a_module_may_hold_its_callbacks(tmp_path, in_epoch):
     """Red before: no checkpoint was written, as if none held what Lightning saves of them."""
     module = type("HeldBySome", (HeldByModule,), {"options": {}, "ended": []})
-    told = {"minutes": 1000, "in_epoch": in_epoch} if in_epoch else {"minutes": 0}
-    told |= {"enable_checkpointing": True, "max_epochs": 4}
-    whole, _, _ = fit(tmp_path / "whole", module=module, default_root_dir=tmp_path / "a", **told)
-    fit(tmp_path / "k", module=module, kill=13, default_root_dir=tmp_path / "b", **told)
-    found, at, said = fit(tmp_path / "k", module=module, default_root_dir=tmp_path / "c", **told)
-    assert (at, said) == ([12] if in_epoch else [10], [])
-    assert found == whole
+    assert_resumed_alike(tmp_path, module, in_epoch)
     assert module.ended[:2] == module.ended[2:]
 
 
