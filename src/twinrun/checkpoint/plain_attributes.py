@@ -19,6 +19,7 @@ import pytorch_lightning as pl
 import torch
 from torchmetrics import Metric
 
+from twinrun.checkpoint.compute_groups import states_given
 from twinrun.checkpoint.data_attributes import LIBRARIES, had, of_data
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.own_states import is_other
@@ -68,6 +69,7 @@ def changed_attributes(
     refused = []
     unseen = {key: state for key, state in after.items() if state.startswith(UNSEEN)}
     changed = keys_changed(before, after)
+    given = states_given(trainer.lightning_module)
     holders = _holders(trainer) if changed else {}
     for key in dict.fromkeys([*unseen, *changed]):
         owner, _, rest = key.partition(" ")
@@ -84,7 +86,9 @@ def changed_attributes(
             )
         elif key not in after:
             refused.append(f"{called} is there where the training begins, and is not any more")
-        elif sharing := _sharing(value, _named(part, path, name), holders):
+        elif (path, name) not in given and (
+            sharing := _sharing(value, _named(part, path, name), holders)
+        ):
             refused.append(f"{called} changes, and {sharing}")
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
@@ -128,8 +132,13 @@ def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
     for optimizer in trainer.optimizers:
         states = (*optimizer.state.values(), *optimizer.param_groups)
         values += [(type(optimizer).__name__, state) for state in states]
-    for path, part in module.named_modules():
-        values += [(_named(part, path, name), v) for name, v in looked_at(part).items()]
+    given = states_given(module)
+    values += [
+        (_named(part, path, name), value)
+        for path, part in module.named_modules()
+        for name, value in looked_at(part).items()
+        if (path, name) not in given
+    ]
     found: dict[Handle, list[str]] = {}
     for name, value in values:
         for handle in handles(value, LIBRARIES):
@@ -179,6 +188,8 @@ def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
 
 def set_attribute(part: torch.nn.Module, name: str, value: Any) -> None:
     """Set what `looked_at` calls so."""
+    if isinstance(part, Metric):
+        part._computed = None  # what it has computed of its states of before
     tensor_name, _, flag = name.rpartition(".")
     if flag != "requires_grad" or not tensor_name:
         setattr(part, name, value)
