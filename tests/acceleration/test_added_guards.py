@@ -216,6 +216,7 @@ def compared(ask, change):
     return compiled
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "case",
     [*CASES, *(pytest.param(case, marks=pytest.mark.exhaustive) for case in MORE)],

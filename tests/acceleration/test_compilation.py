@@ -51,6 +51,7 @@ def compilations(function, name, values):
     return compiled.compilations, compiled.reasons
 
 
+@pytest.mark.exhaustive
 def test_a_float_that_changes_compiles_every_time():
     number, reasons = compilations(scaled, "scale", [0.5, 0.25, 0.125, 0.3])
     assert number == 4

@@ -94,7 +94,7 @@ def train(name, folder, *, variant=STEP, epochs=4, stop=None, in_epoch=None):
     return weights, forms.forms, said
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "whole", "resumed"),
     [
@@ -116,7 +116,7 @@ def test_steps_after_a_resumption_take_the_form_they_had(name, whole, resumed, t
     assert all(torch.equal(value, again[name]) for name, value in weights.items())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "resumed"),
     [

@@ -53,7 +53,7 @@ def fitted(module_class, batches, tmp_path, *, is_watched=True, **changes):
     return module, trainer, seen, predicted, speed
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("module_class", "batches", "changes"),
     [
@@ -195,7 +195,7 @@ class LogsLate(Regression):
         return loss
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_module_changes_under_way_takes_effect(change, tmp_path, monkeypatch):
     monkeypatch.setattr(Changing, "change", change)
@@ -338,7 +338,7 @@ class ReadsItsRate(Regression):
         return super().training_step(batch, batch_idx)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("change", "named"),
     [

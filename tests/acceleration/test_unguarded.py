@@ -198,6 +198,7 @@ def compared(asking, changes):
     return compiled
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("asking", "owner"),
     [*CASES, *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in MORE)],

@@ -192,7 +192,7 @@ def assert_same(folder, at, kill, *, mid_epoch, callbacks=list, **told):
     assert (resumed_at, said, found == whole) == ([at], [], True)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("mid_epoch", "at"), [(False, 10), (True, 11)])
 @pytest.mark.parametrize("kind", [Streamed, Resuming, SetsBoth])
 def test_a_stream_of_training_begins_anew_in_a_resumed_training(tmp_path, kind, mid_epoch, at):
@@ -224,6 +224,7 @@ def test_a_stream_of_validation_begins_anew(tmp_path, kind, mid_epoch, at, sanit
     assert_same(tmp_path, at, 17, mid_epoch=mid_epoch, **told)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mid_epoch", [False, True])
 def test_a_stream_that_goes_on_does_so(tmp_path, mid_epoch):
     assert_same(tmp_path, 11 if mid_epoch else 8, 12, mid_epoch=mid_epoch, data=trained_on(GoesOn))
@@ -278,6 +279,7 @@ def test_a_validation_waits_for_a_stream_whose_code_says_not_what_it_keeps(tmp_p
     assert not list(tmp_path.glob("*.ckpt"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", UNREAD)
 def test_a_stream_whose_code_says_not_what_it_keeps_begins_anew(tmp_path, kind):
     told = {"data": validated_by(kind), "module": Moved, "num_sanity_val_steps": 2}

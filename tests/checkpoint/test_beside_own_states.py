@@ -229,7 +229,7 @@ def test_what_a_state_holds_of_a_class_is_resumed(tmp_path):
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=with_callback(SaysItsClass))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", [Draws, DrawsInside, DrawsInAList])
 def test_generators_that_a_state_holds_are_resumed(tmp_path, kind):
     """Red before: refused, as if no checkpoint held them."""
@@ -328,6 +328,7 @@ def test_what_a_schedule_leaves_out_of_its_state_is_refused(tmp_path, schedule, 
     assert not list(tmp_path.glob("*.ckpt"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("schedule", [LowersAndSaysSo, Own])
 def test_what_a_schedule_says_is_resumed(tmp_path, schedule):
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=scheduled(schedule))

@@ -56,7 +56,7 @@ def assert_resumed_alike(tmp_path, module, in_epoch):
     assert found == whole
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "options",
     [
@@ -91,6 +91,7 @@ class HeldByModule(Watched):
         )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("in_epoch", [None, every(1)], ids=["where an epoch starts", "in it"])
 def test_a_module_may_hold_its_callbacks(tmp_path, in_epoch):
     """Red before: no checkpoint was written, as if none held what Lightning saves of them."""

@@ -124,7 +124,7 @@ def data_of(dataset):
 CACHES = (Centred, CentredByANumber, CentredByAMapping, ByAHelper)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dataset", [*CACHES, InArchive, InABuffer, InBuffers])
 def test_what_follows_from_what_a_dataset_holds_is_no_reason(tmp_path, dataset):
     """Red before: no epoch of such a training was resumed."""

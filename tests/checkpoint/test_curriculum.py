@@ -82,7 +82,7 @@ KILLS = {
 SMALL = {"module": MovedByValidation, "max_epochs": 4}
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("when", KILLS)
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("hook", HOOKS)
@@ -94,6 +94,7 @@ def test_what_a_hook_moves_is_resumed(tmp_path, hook, workers, when):
     assert_resumed(tmp_path, [at], kills=[kill], **told)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_so_is_what_it_sets_to_the_epoch(tmp_path, workers):
     data = type("Course", (Course,), {"workers": workers})
@@ -116,7 +117,7 @@ class ReadByBoth(Course):
         return DataLoader(Subset(self.rows, range(10)), 5)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("sanity", [0, 2])
 @pytest.mark.parametrize("when", KILLS)
 def test_data_that_are_read_in_workers_and_here_are_known_by_both(tmp_path, when, sanity):
@@ -291,7 +292,7 @@ HELD = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("when", ["later epoch", "start of an epoch"])
 @pytest.mark.parametrize("what", HELD)
 def test_so_is_it_wherever_workers_have_it_from(tmp_path, what, when):

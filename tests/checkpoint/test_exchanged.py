@@ -67,6 +67,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_is_exchanged_under_way_is_refused_by_name(tmp_path, monkeypatch, name):
     """Red before: a resumed training trained other layers by other rates, without a word."""

@@ -81,6 +81,7 @@ def of(stream):
     return type(stream.__name__, (StreamPoints,), {"stream": stream})
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("data", "name"),
     [

@@ -65,6 +65,7 @@ class Growing(Points):
         return torch.utils.data.DataLoader(data, 16)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("told", "kills"),
     [

@@ -44,6 +44,7 @@ class Asks(Watched):
 WHERE = [{"minutes": 0}, {"in_epoch": every(1)}]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("where", WHERE, ids=["where an epoch starts", "in it"])
 def test_lightnings_callbacks_are_resumed(tmp_path, where):
     def one(name, **options):

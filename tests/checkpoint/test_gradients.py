@@ -72,6 +72,7 @@ class Indexed(Unvalidated):
 MODULES = [ByHand, Fading, LooksBack, Indexed]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", MODULES)
 def test_they_go_on_where_an_epoch_starts(tmp_path, module):
     """Red before: the resumed training began without any, and ended in other bits."""
@@ -79,6 +80,7 @@ def test_they_go_on_where_an_epoch_starts(tmp_path, module):
     assert_resumed(tmp_path, [5], kills=[8], every_batches=1000, module=module, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", MODULES)
 def test_they_go_on_in_mid_epoch(tmp_path, module):
     assert_resumed(tmp_path, [3], kills=[4], module=module, limit_val_batches=0)

@@ -154,7 +154,7 @@ class LateViews(Rare):
             self.own.mul_(0.5)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -217,6 +217,7 @@ class Opened(Rare):
         return pickle.load(self.file)[self.index[index]]  # noqa: S301  its own
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "is_in_epoch"),
     [
@@ -311,6 +312,7 @@ class Noted(pl.Callback):
         self.made_anew = resumable.made_anew()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -356,7 +358,7 @@ class ForBoth(Points):
         return DataLoader(self.checked, 16)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("sanity", [0, 2])
 @pytest.mark.parametrize("kill", [4, 9, 14])
 @pytest.mark.parametrize("kind", [late_data.OfRows, Opened], ids=["data", "file"])

@@ -33,6 +33,7 @@ OFTEN = of_names("Lazy", "OfDatabase", "AbsentOfMapping")
 MOVED_OFTEN = of_names("AbsentCounts", "CountsInANumber", "Drawn", "Visits", "EpochsByARow")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", OFTEN, ids=called(OFTEN))
 def test_a_cache_that_is_made_late_is_resumed(tmp_path, kind):
     """Red before: refused at each checkpoint, without a cure that could be used."""
@@ -48,6 +49,7 @@ def test_one_that_is_filled_as_it_is_read_is_resumed_in_the_first_epoch(tmp_path
     assert_resumed(tmp_path, [3], kills=[4], data=data_of(kind), module=Small)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", FILLED[:1], ids=called(FILLED[:1]))
 @pytest.mark.parametrize("is_held", [True, False])
 def test_and_from_the_second_on_if_it_is_held_else_from_the_third(
@@ -107,6 +109,7 @@ def test_what_is_drawn_into_inner_containers_of_nothing_is_never_resumed_otherwi
 NESTED_CACHES = of_names("InLists", "ByNumbers")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", NESTED_CACHES, ids=called(NESTED_CACHES))
 def test_a_cache_of_inner_containers_of_nothing_is_resumed(tmp_path, kind):
     options = {"data": data_of(kind), "module": Small, "minutes": 0, "max_epochs": 4}
@@ -132,6 +135,7 @@ def test_each_cache_is_resumed_where_an_epoch_starts(tmp_path, kind, is_of_valid
     assert_resumed(tmp_path, [10], kills=[13], every_batches=9, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", MOVED_OFTEN, ids=called(MOVED_OFTEN))
 def test_state_that_is_made_late_and_moves_is_never_resumed_otherwise(tmp_path, kind):
     """Red before of a count in a mapping: resumed in silence with a count that began anew."""
@@ -200,6 +204,7 @@ class KeepsItsLoader(Points):
         return self.kept
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("data", [KeptByName, KeptIfAbsent, KeptAnew, KeepsItsLoader])
 def test_a_data_module_that_keeps_what_it_validates_on_is_resumed(tmp_path, data):
     """Red before: refused, as if the dataset changed where its loader had come."""
@@ -260,6 +265,7 @@ def seeded(kind, **options):
     return Seeded
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", [__name__, "torch.utils.data.sampler"], ids=["own", "library"])
 def test_a_generator_that_a_sampler_makes_late_is_refused_and_one_it_is_given_is_not(
     tmp_path, module

@@ -25,6 +25,7 @@ def of(kinds, *names):
 OFTEN = of(FORMS, "InAStore", "OfDescriptor", "ByMissing")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", OFTEN, ids=called(OFTEN))
 def test_what_is_kept_in_any_form_is_resumed(tmp_path, kind):
     """Red before: refused, "not seen to be by `self.held[...] = ...`: do so there", as it was."""

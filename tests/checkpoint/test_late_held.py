@@ -155,7 +155,7 @@ THERE += [OfObjects, ByArrays, Aliases]
 OFTEN = [BadIn, Bank, OrderLate, FirstOfObject, ByArrays]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "kind",
     [k if k in OFTEN else pytest.param(k, marks=pytest.mark.exhaustive) for k in THERE],
@@ -179,6 +179,7 @@ def test_nor_are_they_resumed_otherwise_in_mid_epoch(tmp_path, kind, kill, is_of
 MID = [FirstVisit, BadIn]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", MID, ids=called(MID))
 def test_they_are_resumed_in_mid_epoch_too(tmp_path, kind):
     """Red before: each resume ended."""
@@ -447,7 +448,7 @@ class TogUnheld(Rare):
         return float(self.kept is not None)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kill", [6, 16, pytest.param(21, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", [None, TogDict, TogList, TogAbsent, TogUnheld])
 def test_what_comes_and_goes_is_never_resumed_otherwise(tmp_path, kind, kill):

@@ -121,7 +121,7 @@ KINDS = [Opens, Warns, Fits, Counts, Toggles, InHelper, Visited]
 OFTEN = [Opens, Warns, Counts, Visited]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "kind",
     [k if k in OFTEN else pytest.param(k, marks=pytest.mark.exhaustive) for k in KINDS],
@@ -133,7 +133,7 @@ def test_what_reading_turns_is_resumed(tmp_path, kind):
     assert_resumed(tmp_path, [15], kills=[18], every_batches=9, **options)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "kind",
     [k if k in OFTEN else pytest.param(k, marks=pytest.mark.exhaustive) for k in KINDS],

@@ -40,6 +40,7 @@ def of(kinds, *names):
 DRAWN_OFTEN = of(DRAWING, "DrawnRecords", "DrawnObjects", "DrawnPairs")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", DRAWN_OFTEN, ids=called(DRAWN_OFTEN))
 def test_what_is_drawn_into_rows_is_never_resumed_otherwise(tmp_path, kind):
     """Red before: in silence, in other bits."""
@@ -64,6 +65,7 @@ def test_a_count_in_each_row_is_refused_by_name(tmp_path):
 KEPT_OFTEN = of(KINDS, "Records", "Helpers") + of(FILLED, "Tokenised", "ByAlias", "ByShard")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", KEPT_OFTEN, ids=called(KEPT_OFTEN))
 def test_what_rows_keep_is_resumed(tmp_path, kind):
     assert_resumed(tmp_path, [10], kills=[13], data=data_of(kind), every_batches=9, **AT_STARTS)
@@ -204,7 +206,7 @@ class Begun(Points):
 BEGUN = [Shuffles, InBatches, ByLength, Buffers]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", BEGUN)
 def test_what_an_iteration_sets_before_it_reads_it_is_no_state(tmp_path, kind):
     """Red before: a checkpoint was written, and its resume ended; of a buffer none was written."""
@@ -334,6 +336,7 @@ def test_what_lets_go_of_what_it_read_is_refused_before_a_checkpoint_is_written(
     assert "`state_dict` and `load_state_dict`" in said[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [SaysItsRows, SaysItsChunk])
 def test_and_resumed_where_it_says_what_it_keeps(tmp_path, kind):
     data = data_of(kind)

@@ -8,6 +8,7 @@ import pytest
 from twinrun.checkpoint.late_spots import inside_of
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [list, tuple, deque])
 def test_of_a_long_one_no_more_is_made_than_what_is_looked_at(kind):
     """Red before: a pair for each of a million rows, which took seconds at each look."""

@@ -139,6 +139,7 @@ def no_data(size):
     """Leave it to the module."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("module", "data"), [(Still, Points), (KeepsItsLoader, no_data)])
 def test_objects_of_libraries_that_stay_are_no_reason(tmp_path, module, data):
     assert_resumed(tmp_path, [3, 8], kills=[4, 9], module=module, data=data)

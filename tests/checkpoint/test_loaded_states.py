@@ -132,7 +132,7 @@ def bearing(kind):
     return type(f"Bearing{kind.__name__}", (Bearing,), {"kind": kind})
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("in_epoch", [None, every(1)], ids=["where an epoch starts", "in it"])
 @pytest.mark.parametrize(
     "kind", [Counts, Applies, Derives, Clocked], ids=lambda kind: kind.__name__
@@ -148,6 +148,7 @@ def test_a_state_is_loaded_as_often_as_hooks_undo_it(tmp_path, kind, in_epoch):
     assert found == whole
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [Waits, SaysWhatWaits])
 def test_a_state_that_waited_for_the_epochs_start_is_not_loaded_once_more(tmp_path, kind):
     """Red before: it fell back to what it had been at the stop where the next epoch began."""
@@ -162,6 +163,7 @@ def test_it_is_loaded_alike_at_a_second_stop(tmp_path):
     assert_resumed(tmp_path, [4, 7], kills=[5, 8], module=bearing(Counts))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kind", "in_epoch"), [(Forgets, None), (CountsEpochs, every(1))])
 def test_another_state_ends_the_attempt(tmp_path, kind, in_epoch):
     """Red before: the training went on with it."""
@@ -252,6 +254,7 @@ class LeavesOut(CountedBatches):
         return batch[0] * (1 + self.turn / 10), batch[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("in_epoch", [None, every(1)], ids=["where an epoch starts", "in it"])
 @pytest.mark.parametrize(
     "data", [CountedBatches, BeginsWithItsLoader, KeepsAList], ids=lambda kind: kind.__name__
@@ -299,6 +302,7 @@ class SetsByMethod(CountedBatches):
         self.go_to(state_dict["current_train_batch_index"])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("data", [SetsByName, SetsByMethod])
 def test_what_data_set_in_another_way_is_resumed(tmp_path, data):
     """Red before: refused as a number that no checkpoint holds."""

@@ -63,6 +63,7 @@ def no_data(size):
     """Leave it to the module."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", [Loader, Rows, Part, Late])
 def test_who_keeps_loaders_and_datasets_is_resumed(tmp_path, module):
     """Red before: "Loader.loader is not what it was", as its pickle held addresses."""

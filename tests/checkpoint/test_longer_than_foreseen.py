@@ -87,7 +87,7 @@ class TellingPoints(Points):
         return Telling(TensorDataset(self.inputs, self.targets), 16)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("seconds", "name"), LATE)
 @pytest.mark.parametrize("data", [Points, TellingPoints])
 def test_it_is_resumed_in_the_same_bits(tmp_path, monkeypatch, seconds, name, data):
@@ -195,6 +195,7 @@ class Second(First):
         return self.told.pop(0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seconds", [short_ones_first, second_epoch])
 def test_workers_decide_alike_by_the_first_ones_clock(tmp_path, monkeypatch, seconds):
     first = First()

@@ -92,6 +92,7 @@ def test_slow_weights_in_an_attribute_are_kept_until_they_change(tmp_path):
     assert "is no part of its state_dict" in said[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kill", "at"), [(3, 2), (5, 4), (9, 8)])
 def test_slow_weights_in_groups_are_resumed(tmp_path, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], module=by(InGroups))
@@ -190,6 +191,7 @@ def test_a_count_that_a_state_dict_of_its_own_leaves_out_is_refused(tmp_path, op
     assert not list(tmp_path.glob("*.ckpt"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("optimizer", [CountsAndSaysSo, SaysAllByName])
 def test_a_count_that_a_state_dict_of_its_own_has_is_resumed(tmp_path, optimizer):
     assert_resumed(tmp_path, [2, 6], kills=[3, 7], module=by(optimizer))

@@ -37,7 +37,7 @@ class DrawnValidation(Points):
         )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("kill", "at"), [(7, 6), (8, 7), (13, 12), (18, 17)])
 def test_validation_data_are_there_if_they_were(tmp_path, kill, at):
     """Red before: the first process had made them and the other one not, or the other way round."""
@@ -230,6 +230,7 @@ class Forgets(Cyclic):
             state["momentum_buffer"].zero_()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", [Cyclic, Forgets])
 def test_a_state_that_is_loaded_twice_is_what_it_was(tmp_path, module):
     """Red before: a KeyError of CyclicLR's, and a momentum of 0 behind a stop in mid-epoch."""
@@ -447,7 +448,7 @@ def test_what_data_are_given_under_way_is_refused(tmp_path, data, callback, reas
     assert reason in said
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("data", [BesideAStream, OfAStream, BySampler])
 @pytest.mark.parametrize("kill", [8, 14])
 def test_plain_numbers_that_data_are_given_under_way_are_put_back(tmp_path, data, kill):

@@ -55,6 +55,7 @@ class Stream(Points):
         return DataLoader(Counts(self.inputs, self.targets), 16)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("data", [Points, Split])
 @pytest.mark.parametrize("module", [OneCycle, Draws])
 def test_one_epoch_is_resumed_in_its_midst(tmp_path, data, module):
@@ -62,6 +63,7 @@ def test_one_epoch_is_resumed_in_its_midst(tmp_path, data, module):
     assert_resumed(tmp_path, [3], kills=[4], data=data, module=module, max_epochs=1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [{}, {"reload_dataloaders_every_n_epochs": 1}])
 def test_so_are_later_epochs(tmp_path, options):
     assert_resumed(

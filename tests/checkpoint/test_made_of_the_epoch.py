@@ -79,7 +79,7 @@ class MovesUnderWay(Small):
             self.trainer.train_dataloader.dataset.most += 1
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("data", "module"), [(CutData, Small), (ShardedData, Small), (LevelledData, Levelled)]
 )

@@ -296,7 +296,7 @@ class Kept(Points):
 RELOAD = {"reload_dataloaders_every_n_epochs": 1}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("data", "module", "options"),
     [
@@ -327,7 +327,7 @@ def test_they_are_so_in_mid_epoch(tmp_path, data, module):
     assert_resumed(tmp_path, [7], kills=[8], data=data, module=module, **RELOAD)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (8, 7)])
 @pytest.mark.parametrize(
     "data", [Skips, SkipsByHelper, SkipsByName, SkipsByDictionary, SkipsByMethod]
@@ -376,6 +376,7 @@ def test_loaders_that_are_made_otherwise_are_noticed(tmp_path, data, kill, name)
         fit(tmp_path, in_epoch=every(1), **told)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("data", "kill", "options", "name"),
     [

@@ -189,7 +189,7 @@ MID = [
 ]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(("told", "kill", "at"), MID, ids=lambda value: str(value)[:60])
 def test_it_does_so_whatever_is_trained(tmp_path, told, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], **told)

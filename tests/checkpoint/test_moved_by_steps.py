@@ -75,6 +75,7 @@ class Hardens(Small):
         self.trainer.train_dataloader.dataset.level += 0.05
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize(
     ("data", "module", "name"),

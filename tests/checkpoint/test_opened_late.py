@@ -85,7 +85,7 @@ def of(kind, folder):
     return MappedData
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("options", [{"kills": [8]}, {"kills": [7], "minutes": 0}])
 @pytest.mark.parametrize("kind", [Mapped, Opened, Archive, LateArchive])
 def test_a_file_that_is_opened_late_to_be_read_is_no_reason(tmp_path, options, kind):
@@ -95,6 +95,7 @@ def test_a_file_that_is_opened_late_to_be_read_is_no_reason(tmp_path, options, k
     assert_resumed(tmp_path, at, every_batches=9 if "minutes" in options else 1, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [CopiedOnWrite, Shaped])
 def test_one_that_can_be_written_to_is_none_nor_is_a_number_if_they_stay(tmp_path, kind):
     """Red before: no checkpoint was written."""

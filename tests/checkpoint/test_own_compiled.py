@@ -66,6 +66,7 @@ def test_one_size_is_resumed(tmp_path):
     assert (found, resumed_at, said) == (whole, [5], [])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "data", "options", "reason"),
     [

@@ -113,7 +113,7 @@ WHERE = [{"minutes": 0}, {"in_epoch": every(1)}]
 IDS = ["where an epoch starts", "in it"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("where", WHERE, ids=IDS)
 @pytest.mark.parametrize("kind", [KeepsAList, KeepsAnObject, KeepsATensor, KeepsAnArray])
 def test_what_two_share_and_a_stop_parts_ends_the_attempt(tmp_path, kind, where):

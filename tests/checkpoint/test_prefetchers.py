@@ -62,7 +62,7 @@ class Prefetched(Points):
         return self.wrapped(DataLoader(data, 16, sampler=OfEpochs()))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("minutes", [0, 1000])
 @pytest.mark.parametrize(
     "wrapped",

@@ -289,6 +289,7 @@ class Widens(Small):
         return Wide(self.parameters())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", [Turns, Averages, Widens])
 def test_what_can_be_kept_goes_on_as_it_was(tmp_path, module):
     assert_resumed(tmp_path, [7], kills=[8], module=module)

@@ -178,6 +178,7 @@ def test_a_long_list_that_is_redrawn_is_named(tmp_path, name):
     assert not list(tmp_path.glob("*.ckpt"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (12, 11)])
 def test_a_long_list_that_is_filled_as_it_is_read_is_none(tmp_path, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], data=ListedPoints, max_epochs=3)
@@ -283,7 +284,7 @@ def test_what_a_dataset_holds_and_is_written_to_is_named(tmp_path, name):
     ]
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", HELD)
 def test_so_is_none_that_is_only_read(tmp_path, name):
     assert_resumed(tmp_path, [7], kills=[8], data=holding(HELD[name][0]), module=Small)

@@ -116,6 +116,7 @@ def whole(tmp_path_factory):
     return fit(tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kill", "resumed_at"), [(5, []), (6, [5]), (15, [10])])
 def test_a_resumed_training_ends_in_the_same_bits(whole, tmp_path, kill, resumed_at):
     rows, hashes, _, _ = whole
@@ -130,6 +131,7 @@ def test_a_training_killed_twice_ends_in_the_same_bits(whole, tmp_path):
     assert fit(tmp_path) == (rows, hashes, [5, 15], [])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("data", [ContinuingStreams, StatefulLoaders, DrawingStreams])
 def test_a_stream_goes_on_where_it_was(tmp_path, data):
     rows, hashes, _, _ = fit(tmp_path / "whole", data)
@@ -296,7 +298,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("told", TOLD, ids=str)
 def test_it_does_so_whatever_the_trainer_is_told(tmp_path, told):
     told, callbacks = dict(told), []
@@ -894,6 +896,7 @@ def test_checkpoints_are_no_more_frequent_than_asked_for(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("minutes", "last"), [(0.5, 3), (1, 3), (1.5, 2), (2, 2), (2.5, 3), (3, 3), (4, None)]
 )

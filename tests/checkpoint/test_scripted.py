@@ -56,6 +56,7 @@ class Loaded(Scripted):
         self.counts = torch.jit.load(file)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", [Scripted, ScriptedLayers, Loaded])
 def test_they_are_resumed(tmp_path, module):
     """Red before: in other bits, without a word; and refused, as if no checkpoint had weights."""

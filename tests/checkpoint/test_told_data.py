@@ -73,7 +73,7 @@ class TurnedPoints(Points):
         return DataLoader(data, 16, sampler=Turns(70))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("data", [CountsBatches, CountsInWorkers, TurnedPoints])
 @pytest.mark.parametrize(("kills", "at"), [([2], [1]), ([4, 9], [3, 8])])
 def test_what_data_say_is_told_them_before_their_batches_are_read_again(tmp_path, data, kills, at):

@@ -299,7 +299,7 @@ class CountsAtStart(Restless):
         data.set_epoch(data.epoch + 1)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     ("data", "module"),
     [
@@ -330,7 +330,7 @@ AT = [10, 11, 13]
 EXHAUSTIVE = pytest.mark.exhaustive  # others of the same kind stay
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("data", "module", "turns"),
     [

@@ -420,7 +420,7 @@ LOADERS = """
 """
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("path", "is_right"),
     [

@@ -151,6 +151,7 @@ def test_another_setting_of_the_optimizer_is_never_rounding(tmp_path, rate):
     assert (size.size, size.judged_by) == ("algorithmic", "cause")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("quantity", ["buffers", "loss", "own_gradients", "gradients"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_difference_beyond_what_the_formats_explain_is_not_rounding(

@@ -24,7 +24,7 @@ def seldom(*case):
     return pytest.param(*case, marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("module", "mark", "phase"),
     [
@@ -60,6 +60,7 @@ def test_a_fault_in_a_hook_inside_the_step_is_named_and_fires_always(tmp_path, m
     assert "was given another value by Python" in location["sentence"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "quantity"),
     [

@@ -94,7 +94,7 @@ def stopped(trained, folder, workload, stop, resume):
     return row, read_matrix(folder / "matrix.json")["cells"][1]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("workload", "stop", "resume", "reason"),
     [
@@ -129,6 +129,7 @@ def test_a_training_that_ended_before_the_stop_is_not_said_to_be_too_short(tmp_p
     assert why_not_resumed(manifest) == f"the training ended before this point ({ended})"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("resume", "answer"), [("lightning", "not run"), ("twinrun", "equal")])
 def test_a_stop_behind_the_last_step_shows_nothing(tmp_path, trained, resume, answer):
     """Red before: "equal", where a third epoch would have shown what was lost."""
@@ -157,7 +158,7 @@ def cell(trained, folder, workload, baseline, change):
     return compared(folder, *runs, across=True)[0]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("workload", "baseline", "change", "reason"),
     [
@@ -270,7 +271,7 @@ def test_a_form_that_was_in_part_is_compared_and_said(
     assert [each["sentence"] for each in found["departures"]] == [departure]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "change",
     [{"threads": 3}, {"deterministic": False}, {"validation": False}, {"logging": True}],

@@ -38,7 +38,7 @@ def seldom(*case):
     return pytest.param(*case, marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("module", "quantity", "phase", "op"),
     [
@@ -99,6 +99,7 @@ def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, ph
         assert all(row[part] == named[part] for part in KEY)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", ["Throughput", "Memory"])
 def test_what_differs_and_reaches_nothing_is_no_difference(tmp_path, module):
     found, location = audit(tmp_path, module=module, faults="faults_in_a_step")

@@ -43,6 +43,7 @@ def test_numpy_draws_in_data_workers(tmp_path):
     assert (first["step"], first["cause"], first["tensor"]) == (1, "RNG state", "numpy")
 
 
+@pytest.mark.exhaustive
 def test_iteration_over_a_set_of_strings(tmp_path):
     settings = workload(data="SetOfStrings")
     with ThreadPoolExecutor() as both:
@@ -96,7 +97,7 @@ def test_a_buffer_updated_from_the_clock(tmp_path):
     assert op["source"].endswith(f"faults.py:{line_of('self.clock.fill_')}")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("module", "setting", "step"),
     [

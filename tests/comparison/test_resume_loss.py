@@ -199,6 +199,7 @@ def test_twinruns_checkpoint_loses_nothing(found, expected):
     assert (stop["answer"], stop["resumed_at"], stop["lost"]) == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("found", "expected"),
     [

@@ -84,7 +84,7 @@ def trained(
     return judged(folder, *runs)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Adagrad"])
 def test_clipping_that_the_first_update_does_not_feel(tmp_path, monkeypatch, optimizer):
     """Red before: "no more than rounding explains", of what ends 1 % apart."""
@@ -113,6 +113,7 @@ def test_a_double_network_is_judged_by_its_own_digits(tmp_path, monkeypatch):
     assert size.size == "algorithmic", size.sentence()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("environment", [{"FLIPPED": "1"}, {"PENALTY": "1e-8"}])
 def test_what_a_double_network_is_given_in_float32_may_be_rounded_so(
     tmp_path, monkeypatch, environment
@@ -129,6 +130,7 @@ def test_a_double_network_may_still_compute_something_else(tmp_path, monkeypatch
     assert size.size == "algorithmic", size.sentence()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("precision", ["32-true", "64-true"])
 def test_its_rounding_is_rounding(tmp_path, monkeypatch, precision):
     size, seen = trained(
@@ -158,7 +160,7 @@ def test_nor_is_a_step_that_adam_makes_of_rounding_alone(tmp_path, monkeypatch):
     assert size.size == "undecided", size.sentence()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Adagrad"])
 def test_nor_is_a_training_that_begins_where_all_is_rounding(tmp_path, monkeypatch, optimizer):
     """Red before: "more than rounding", of a student of itself, whose first steps are by chance."""
@@ -188,7 +190,7 @@ def test_a_loss_that_is_rounding_beside_the_next_ones_decides_nothing(tmp_path, 
     )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "inside",
     [{"eps": 1e-3}, {"betas": (0.9, 0.99)}, {"betas": (0.8, 0.999)}, {"weight_decay": 0.1}],

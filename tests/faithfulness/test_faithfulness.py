@@ -164,7 +164,7 @@ def check(name, setting, monkeypatch, *, changes=None, **options):
 CELLS = [(name, setting) for name in table.NAMES for setting in table.SETTINGS]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("name", "setting"), CELLS)
 def test_a_setting_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch)
@@ -184,6 +184,7 @@ SLOW_CELLS = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "setting"), SLOW_CELLS)
 def test_a_slow_setting_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch)
@@ -201,6 +202,7 @@ GENERATED_CELLS = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "setting"), GENERATED_CELLS)
 def test_generated_code_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch, generates_code=True)
@@ -230,7 +232,7 @@ def test_a_setting_changes_nothing_on_a_gpu(name, setting, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", (name for name in table.NAMES if name not in table.MANUAL))
 def test_the_proof_raises_no_false_alarm(name):
     with traced_only():

@@ -265,6 +265,7 @@ class AsksForLimits(Averaged):
         self.counted.append(self.global_step)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "told",
     [
@@ -407,7 +408,7 @@ class Reduces(Small):
         return loss
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("reduction", ["min", "max", "sum", torch.max, sum, "mean", "avg"])
 @pytest.mark.parametrize("of", ["itself", "loss"])
 def test_what_is_joined_by_its_reduction_is_the_mini_batchs_or_named(reduction, of):
@@ -642,6 +643,7 @@ class BeforeBackward(Target):
         self.move()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind", [BeforeZeroGrad, InZeroGrad, CallbackBeforeZeroGrad, SkipsWhole, Freezes]
 )
@@ -658,6 +660,7 @@ def test_hooks_of_zero_grad_come_when_all_of_the_mini_batch_has_been_computed(ki
             torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "named"),
     [
@@ -1088,7 +1091,7 @@ class FrozenBins(Bins):
         self.bins.requires_grad_(requires_grad=False)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("module", "said"),
     [

@@ -357,6 +357,7 @@ class FromAGenerator(Points):
         return self._loader(shuffle=True, generator=self.source)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "named"),
     [
@@ -433,7 +434,7 @@ class Draws(Points):
         return DataLoader(data, 16, shuffle=self.shuffle, num_workers=self.data_workers, **options)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("data_workers", [0, 2])
 @pytest.mark.parametrize(
     ("kind", "named"),

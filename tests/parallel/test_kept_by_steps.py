@@ -208,6 +208,7 @@ def said(module, parts=3, **told):
     return tracer, [sentence for sentence in found if "would move once" not in sentence]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "named"),
     [

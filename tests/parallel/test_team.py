@@ -117,6 +117,7 @@ def train(monkeypatch):
     restore_rng_states(before)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
     [

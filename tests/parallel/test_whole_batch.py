@@ -383,7 +383,7 @@ def ended(launcher, workers):
     return said.strip().split("\n")[-1]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("request_stop", "devices"), [(signal.SIGTERM, 2), ("file", 2), (signal.SIGINT, 1)]
 )

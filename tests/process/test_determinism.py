@@ -111,7 +111,7 @@ print(torch.backends.mkldnn.rnn.fp32_precision)
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "setting",
     [

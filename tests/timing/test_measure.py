@@ -193,6 +193,7 @@ def test_each_size_is_compiled_as_the_only_one(monkeypatch, tmp_path):
     assert graphs == [2, 2]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("phases", "compared"),
     [(["train", "trainer"], [16]), (["train", "trainer", "predict"], [16, 4])],

@@ -80,13 +80,14 @@ def _short_rounds(monkeypatch):
     monkeypatch.setattr(round_length, "MOST_SECONDS", 0.0)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", table.NAMES)
 def test_training_is_timed_bare_and_through_the_trainer(name, tmp_path):
     # 3 rounds of 4 steps are more than the 2 epochs of 3 batches.
     assert timed(tmp_path, name, file=ORDINARY)[:2] == (["train", "trainer"], [NO_PREDICTION])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -297,7 +298,7 @@ def test_a_bare_step_clips_as_the_workloads_trainer_does():
     assert 0 < trained[0.05][0] != trained[None][0]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("changes", [{"compile": "step"}, {"compile": "module"}])
 @pytest.mark.parametrize("name", ["Plain", "ClippedByHook", "WarmUp", "BatchNorm", "MadeInSetup"])
 def test_a_fast_bare_step_trains_what_the_plain_one_trains(name, changes):

@@ -73,6 +73,7 @@ def clocked(monkeypatch, tmp_path):
     return timed
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", ["sorted", "drawn", "drawn by its own"])
 @pytest.mark.parametrize("times", [3.0, 128.0])
 def test_a_ratio_is_that_of_the_same_batches_in_every_round(clocked, order, times):
@@ -100,6 +101,7 @@ def only(rows):
     return row
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", ["one large", "one large and late"])
 def test_no_direction_is_named_that_an_epoch_of_uneven_batches_does_not_have(clocked, order):
     """Seen red: "slower, 100% more time", of a variant that trains an epoch in two thirds."""
@@ -179,6 +181,7 @@ def test_a_setting_that_both_variants_lack_leaves_the_answer(clocked):
     assert row["answer"] == "yes"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", ["sorted", "drawn"])
 def test_a_size_that_gives_the_batches_of_another_is_no_size(clocked, order):
     """Seen red: a batch of all 60 samples was judged "at 600" too, and at 6,000."""

@@ -97,6 +97,7 @@ def found(module=Small, data=Points, monkeypatch=None):
     return list(deviations(training, lambda text: None))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "data", "sentences"),
     [

@@ -35,7 +35,7 @@ def kept(folder, settings, monkeypatch, where):
     return asked.files.manifest
 
 
-@pytest.mark.one_in(15)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("where", "settings", "why"),
     [

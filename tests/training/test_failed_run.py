@@ -75,6 +75,7 @@ def resumed(folder, monkeypatch, module, **settings):
     return run_files.read_ended(asked.files.manifest)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("module", "settings"),
     [

@@ -61,7 +61,7 @@ def manifest_of(trained, name):
     return manifest
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMED)
 def test_what_changes_behind_a_recording_and_is_not_seen_puts_the_run_in_doubt(trained, name):
     (doubt,) = manifest_of(trained, name)["doubts"]
@@ -69,7 +69,7 @@ def test_what_changes_behind_a_recording_and_is_not_seen_puts_the_run_in_doubt(t
     assert "cuda_graph" in doubt
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", RECORDED_ANEW)
 def test_a_step_is_recorded_anew_where_layers_memory_modes_or_hooks_are_others(trained, name):
     assert manifest_of(trained, name)["doubts"] == []
@@ -81,6 +81,7 @@ def test_a_step_is_recorded_anew_where_layers_memory_modes_or_hooks_are_others(t
         np.testing.assert_allclose(captured[key], weight, rtol=1e-3, atol=1e-5, err_msg=key)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_a_usual_step_is_not_in_doubt(trained, name):
     assert manifest_of(trained, name)["doubts"] == []

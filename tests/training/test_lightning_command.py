@@ -128,6 +128,7 @@ def trained(text, folder, beside):
     return before, module
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("text", "classes", "beside"),
     [

@@ -123,6 +123,7 @@ def test_a_view_that_may_not_be_asked_ends_no_training():
     assert "part" not in prints_not_held(module, [])
 
 
+@pytest.mark.exhaustive
 def test_a_pair_that_trains_another_network_beside_its_own_differs(tmp_path):
     """Red before: `equal`, and nothing beside it, of a pair that ended in other weights."""
     workload = {**WORKLOAD, "module": "training_apart:Beside", "epochs": 1}

@@ -102,6 +102,7 @@ def changed(kind, folder, monkeypatch):
     return TRAINING
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -96,6 +96,7 @@ def test_one_that_keeps_its_files_to_itself_is_not_disturbed(tmp_path):
     assert not (tmp_path / FOLDER / "alone").exists()
 
 
+@pytest.mark.exhaustive
 def test_what_an_earlier_one_has_left_is_named(tmp_path):
     """Red before: weights of another training were said to be drawn without the seed."""
     (first, second), said = trained(tmp_path, "Continues", at_once=False)
@@ -162,7 +163,7 @@ def test_one_that_fails_by_a_folder_of_anothers_is_trained_again(
     assert trained == [False, True][:trainings]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("module", "is_stale"),
     [("CountsInFolder", True), ("KeepsBelowRoot", False), ("KeepsInFolder", False)],

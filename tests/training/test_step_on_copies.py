@@ -124,6 +124,7 @@ class Attending(torch.nn.Module):
         return inputs * self.seen
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("layer", "size"),
     [
@@ -314,6 +315,7 @@ class Scaled(torch.nn.Module):
         return inputs + self.table[: len(inputs), None]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "size", "named"),
     [

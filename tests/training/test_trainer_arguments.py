@@ -198,6 +198,7 @@ def test_a_run_is_the_training_of_a_script_with_the_same_arguments(tmp_path, tra
     assert any(not torch.equal(expected[name], unbounded[name]) for name in expected)
 
 
+@pytest.mark.exhaustive
 def test_they_are_settings_of_the_run(tmp_path):
     weights_of(tmp_path / "run", BY_NORM)
     settings = artifacts.read_json(tmp_path / "run/run.json")["settings"]

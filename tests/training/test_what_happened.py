@@ -70,6 +70,7 @@ def test_workers_that_the_data_module_decides_are_recorded(tmp_path):
     assert found["sentence"].startswith("data_workers is 1, where the variant says 0")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "changes",
     [

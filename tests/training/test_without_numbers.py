@@ -85,6 +85,7 @@ def test_losses_are_those_of_whole_mini_batches(tmp_path, variant):
     assert trained(tmp_path, LossIsNaN, trace=None, **variant)["no_result"] == NAN_LOSS
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("network", "doubts", "resume"),
     [

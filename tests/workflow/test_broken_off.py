@@ -122,7 +122,7 @@ def test_the_rules_are_those_of_the_demo(jobs):
     assert {job.rule for job in jobs} == {*RULES, "all"}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("rule", RULES)
 def test_without_any_one_rule_the_page_is_made(jobs, work, rule):
     ended = broken_off(jobs, lambda job: job.rule == rule)

@@ -58,6 +58,7 @@ def test_a_users_predictions_and_images_are_drawn(users):
     assert users.jobs(strip, config=merged(CONFIG, shown)) == {"strip": 1}
 
 
+@pytest.mark.exhaustive
 def test_each_study_asks_for_its_pictures(users):
     jobs = users.jobs(config=CONFIG)
     assert {rule: jobs.get(rule) for rule in PICTURES} == dict.fromkeys(PICTURES, 1)

@@ -47,7 +47,7 @@ def test_snakemakes_own_report_has_captions_code_and_figures(demo, demo_config):
     assert "Reproducibility" in html
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -134,7 +134,7 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
     assert demo.jobs(config=merged(demo_config, change)) == expected
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize(
     ("file", "old", "new", "expected"),
     [
