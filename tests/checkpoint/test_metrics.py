@@ -6,17 +6,25 @@ of the checkpoint.
 """
 
 import pytest
+import torch
 from resumed import assert_resumed
 from small import Small
 from torchmetrics import (
     MeanAbsoluteError,
+    MeanMetric,
     MeanSquaredError,
     MetricCollection,
     MetricTracker,
     MinMetric,
     PearsonCorrCoef,
 )
-from torchmetrics.classification import BinaryAccuracy, BinaryPrecision, BinaryRecall
+from torchmetrics.classification import (
+    BinaryAccuracy,
+    BinaryPrecision,
+    BinaryRecall,
+    MulticlassAccuracy,
+)
+from torchmetrics.wrappers import ClasswiseWrapper, MinMaxMetric, Running
 
 
 def together(**options):
@@ -144,7 +152,34 @@ class BestOfAll(Small):
         self.log("like", self.like.compute())
 
 
-ALL = [ByHand, AtTheEnd, NeverReset, Logged, InTraining, ReadInSteps, Tracked, BestOfAll]
+class Wrapped(Small):
+    """Metrics in others: the best so far, the last five updates, one value for each class."""
+
+    def __init__(self):
+        super().__init__()
+        self.best, self.recent = MinMaxMetric(MeanSquaredError()), Running(MeanMetric(), 5)
+        each = MulticlassAccuracy(3, average=None)
+        self.classes = MetricCollection(
+            {"each": ClasswiseWrapper(each), "all": MulticlassAccuracy(3)}
+        )
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.recent.update(loss.detach())
+        self.log("recent", self.recent.compute(), on_step=True, on_epoch=False)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        found = self(batch[0])
+        self.best.update(found, batch[1])
+        self.classes.update(found.repeat(1, 3), torch.arange(len(found)) % 3)
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.best.compute())
+        self.log_dict(self.classes.compute())
+
+
+ALL = [Wrapped, ByHand, AtTheEnd, NeverReset, Logged, InTraining, ReadInSteps, Tracked, BestOfAll]
 
 
 @pytest.mark.one_in(4)

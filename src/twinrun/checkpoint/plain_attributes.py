@@ -19,7 +19,7 @@ import pytorch_lightning as pl
 import torch
 from torchmetrics import Metric
 
-from twinrun.checkpoint.compute_groups import states_given
+from twinrun.checkpoint.shared_metrics import shared_by_metrics
 from twinrun.checkpoint.data_attributes import LIBRARIES, had, of_data
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.own_states import is_other
@@ -69,7 +69,7 @@ def changed_attributes(
     refused = []
     unseen = {key: state for key, state in after.items() if state.startswith(UNSEEN)}
     changed = keys_changed(before, after)
-    given = states_given(trainer.lightning_module)
+    shared = shared_by_metrics(trainer.lightning_module)
     holders = _holders(trainer) if changed else {}
     for key in dict.fromkeys([*unseen, *changed]):
         owner, _, rest = key.partition(" ")
@@ -86,7 +86,7 @@ def changed_attributes(
             )
         elif key not in after:
             refused.append(f"{called} is there where the training begins, and is not any more")
-        elif (path, name) not in given and (
+        elif (path, name) not in shared and (
             sharing := _sharing(value, _named(part, path, name), holders)
         ):
             refused.append(f"{called} changes, and {sharing}")
@@ -132,12 +132,12 @@ def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
     for optimizer in trainer.optimizers:
         states = (*optimizer.state.values(), *optimizer.param_groups)
         values += [(type(optimizer).__name__, state) for state in states]
-    given = states_given(module)
+    shared = shared_by_metrics(module)
     values += [
         (_named(part, path, name), value)
         for path, part in module.named_modules()
         for name, value in looked_at(part).items()
-        if (path, name) not in given
+        if (path, name) not in shared
     ]
     found: dict[Handle, list[str]] = {}
     for name, value in values:
