@@ -19,12 +19,12 @@ import pytorch_lightning as pl
 import torch
 from torchmetrics import Metric
 
-from twinrun.checkpoint.shared_metrics import shared_by_metrics
 from twinrun.checkpoint.data_attributes import LIBRARIES, had, of_data
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.own_states import is_other
 from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
 from twinrun.checkpoint.refusals import generators_of, loaders_of
+from twinrun.checkpoint.shared_metrics import shared_by_metrics
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.unsaved_state import LATE, WRAPPED
 from twinrun.checkpoint.users_code import attributes_seen
