@@ -2,7 +2,8 @@
 
 Red before: metrics of one collection that share their states had no checkpoint in mid-epoch, and a
 resumed training whose sanity check had computed a tracked metric kept what it was of the weights
-of the checkpoint.
+of the checkpoint. Which metrics of a collection are one group was decided anew behind a checkpoint,
+in silence; and two metrics with lists of the same batches had no checkpoint.
 """
 
 import pytest
@@ -20,6 +21,8 @@ from torchmetrics import (
 )
 from torchmetrics.classification import (
     BinaryAccuracy,
+    BinaryAUROC,
+    BinaryAveragePrecision,
     BinaryPrecision,
     BinaryRecall,
     MulticlassAccuracy,
@@ -179,7 +182,77 @@ class Wrapped(Small):
         self.log_dict(self.classes.compute())
 
 
-ALL = [Wrapped, ByHand, AtTheEnd, NeverReset, Logged, InTraining, ReadInSteps, Tracked, BestOfAll]
+class AtThresholds(Small):
+    """Two metrics whose first states differ in the first validation, and are equal in later ones.
+
+    torchmetrics takes metrics of equal first states for a group, and computes of one's states.
+    """
+
+    first, later = 0.55, 0.9
+
+    def __init__(self):
+        super().__init__()
+        self.recalls = MetricCollection(
+            {"lenient": BinaryRecall(threshold=0.5), "strict": BinaryRecall(threshold=0.6)}
+        )
+
+    def validation_step(self, batch, batch_idx):
+        start = self.first if self.current_epoch == 0 else self.later
+        likely = 0.55 if batch_idx else start
+        self.recalls.update(torch.full((4,), likely), torch.ones(4, dtype=torch.long))
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.recalls.compute())
+        self.recalls.reset()
+
+
+class TakenForOne(AtThresholds):
+    """Likewise, the other way round."""
+
+    first, later = 0.9, 0.55
+
+
+class KeepsBatches(Metered):
+    """Metrics that keep all that they are given in lists: in one collection, and in two of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.curves = MetricCollection([BinaryAUROC(), BinaryAveragePrecision()])
+        self.other = BinaryAUROC()
+
+    def training_step(self, batch, batch_idx):
+        self.update(self.curves, batch)
+        self.update(self.other, batch)
+        return super().training_step(batch, batch_idx)
+
+    def on_train_epoch_end(self):
+        self.log_dict(self.curves.compute())
+        self.log("other", self.other.compute())
+        self.curves.reset()
+        self.other.reset()
+
+
+class GivesTwoTheSame(KeepsBatches):
+    def training_step(self, batch, batch_idx):
+        found, targets = self(batch[0]).sigmoid().detach(), (batch[1] > 0).long()
+        self.curves.update(found, targets)
+        self.other(found, targets)
+        return Metered.training_step(self, batch, batch_idx)
+
+
+OF_GROUPS = [AtThresholds, TakenForOne, KeepsBatches, GivesTwoTheSame]
+ALL = [
+    Wrapped,
+    ByHand,
+    AtTheEnd,
+    NeverReset,
+    Logged,
+    InTraining,
+    ReadInSteps,
+    Tracked,
+    BestOfAll,
+    *OF_GROUPS,
+]
 
 
 @pytest.mark.one_in(4)

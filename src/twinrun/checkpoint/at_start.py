@@ -59,6 +59,11 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
 
 
+def is_of_module(key: str) -> bool:
+    """Say whether it names an attribute of the module, or of a part of it, among such looks."""
+    return key.startswith(_MODULE)
+
+
 def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
     """Return what brings a resumed training to where the first process began.
 

@@ -24,7 +24,7 @@ from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.own_states import is_other
 from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
 from twinrun.checkpoint.refusals import generators_of, loaders_of
-from twinrun.checkpoint.shared_metrics import shared_by_metrics
+from twinrun.checkpoint.shared_metrics import OF_COLLECTIONS, shared_by_metrics
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.unsaved_state import LATE, WRAPPED
 from twinrun.checkpoint.users_code import attributes_seen
@@ -228,7 +228,7 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
     # A library's numbers may be changed by others; a metric's states are in no state_dict.
     is_metric = type(part).__module__.startswith("torchmetrics.")
     kinds = (*PLAIN, torch.Tensor) if is_metric else PLAIN
-    states = {*vars(part).get("_defaults", ()), "_update_count"}
+    states = {*vars(part).get("_defaults", ()), "_update_count", *OF_COLLECTIONS}
     if isinstance(part, Metric):  # a place in a window, which no state has
         hidden = {name for name, value in own.items() if isinstance(value, kinds)}
         states |= hidden - set_by(Metric, ("torchmetrics.",))
