@@ -60,6 +60,19 @@ def test_runs_that_were_resumed_are_named():
     assert "resumed" not in clause(stopped, weigh(scale, stopped))
 
 
+def test_what_puts_a_run_in_doubt_is_said():
+    """Red before: runs that each went on with another's file were a scale like any other."""
+    doubt = "the file last.pt was read as an earlier training left it"
+    changed = run("change", "threads: 2", accuracy=0.9, scores=0.5) | {"doubts": [doubt]}
+    found = table(changed)
+    for each in found["runs"][:2]:
+        each["doubts"] = [doubt]
+    scale = scale_of(found)
+    labels = " and ".join(each["label"] for each in found["runs"][:2])
+    assert f"; but of {labels} {doubt}" in ground(found, scale)
+    assert f"but {doubt}" in clause(changed, weigh(scale, changed))
+
+
 def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
     perturbed = zip(rounding, accuracy["perturbation"], strict=False)
     others = zip(seeds, accuracy["seed"], strict=False)

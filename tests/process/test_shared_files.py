@@ -1,6 +1,7 @@
 """Files of another training that a process reads, and those that are its own or nobody's."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import sysconfig
@@ -128,6 +129,67 @@ def test_so_does_a_folder_that_it_writes_in_and_another_has_removed(tmp_path):
     assert disturbed_by(tmp_path, made, ("own", "os.rmdir('x')"), ("own", failing)) == []
     steps = [made, ("other", "shutil.rmtree('x')"), ("own", failing)]
     assert disturbed_by(tmp_path, *steps) == ["best.txt"]
+
+
+@pytest.mark.parametrize(
+    ("read", "is_disturbed"),
+    [
+        ("held = mmap.mmap(os.open('best.txt', os.O_RDONLY), 0, access=mmap.ACCESS_READ)", True),
+        ("held = open('best.txt')", True),
+        ("held = sqlite3.connect('best.txt'); held.execute('pragma user_version')", True),
+        ("open('best.txt', 'rb').read()", False),
+        ("held = open('best.txt'); held.close()", False),
+    ],
+)
+def test_what_it_holds_while_another_writes_it_disturbs(tmp_path, read, is_disturbed):
+    """Red before: an array that was mapped was the other training's from then on, in silence."""
+    (tmp_path / "best.txt").write_bytes(b"")
+    sqlite3.connect(tmp_path / "best.txt").execute("create table numbers (number int)")
+    steps = [("own", "import mmap"), ("own", read), ("own", "time.sleep(0.1)"), ("other", WRITE)]
+    found = disturbed_by(tmp_path, *steps, ("own", "shared_files.disturbed()"))
+    assert found == ["best.txt"] * is_disturbed
+
+
+def test_who_only_opens_what_another_holds_does_not_disturb(tmp_path):
+    (tmp_path / "best.txt").write_text("1")
+    steps = [("own", "held = open('best.txt')"), ("own", "time.sleep(0.1)")]
+    steps += [("other", "open('best.txt', 'r+').close()"), ("own", "shared_files.disturbed()")]
+    assert disturbed_by(tmp_path, *steps) == []
+
+
+def test_threads_that_read_the_log_at_once_lose_nothing_of_it(tmp_path, monkeypatch):
+    """Red before: each of two added what it had read to the place where the next one begins."""
+    path, read = tmp_path / "log", os.pread
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    log = OpenedLog(path, descriptor, "own/1", 0, str(tmp_path), ())
+    os.write(descriptor, b"other/1\twritten\t5\t/one\n")
+
+    def interrupted(*arguments):
+        found = read(*arguments)
+        monkeypatch.setattr(os, "pread", read)
+        log.read_on()  # as another thread does meanwhile
+        return found
+
+    monkeypatch.setattr(os, "pread", interrupted)
+    log.read_on()
+    os.write(descriptor, b"other/1\twritten\t6\t/two\n")
+    log.read_on()
+    os.close(descriptor)
+    assert log.others == {"/one", "/two"}
+
+
+def test_many_files_that_were_made_for_all_hide_none_that_trainings_change(tmp_path):
+    """Red before: of a hundred files that were found none behind them was written down."""
+    names = [f"{number}.npy" for number in range(120)]
+    make = f"[open(name, 'w').write('1') for name in {names}]"
+    with Process(tmp_path, "other", is_under_way=False) as other:
+        other.do(make)
+        other.takes_steps()
+        other.do("open('last.pt', 'w').write('1')")
+    with Process(tmp_path, "own") as own:
+        own.do(f"[open(name).read() for name in {names}]")
+        own.do("open('last.pt').read()")
+    assert "last.pt" in names_of(tmp_path, "found")
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ Red before: the best weights of one run, in a file of a fixed name, were those t
 tested with, and nothing said so.
 """
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +25,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.side_by_side import FOLDER, keep_alone, side_by_side
 from twinrun.process.side_by_side import is_alone as is_kept_alone
 from twinrun.training import run as module_of_run
-from twinrun.training.run import _began
+from twinrun.training.run import _began, _note
 
 pytestmark = pytest.mark.slow
 
@@ -115,9 +117,61 @@ def test_one_that_begins_anew_is_given_an_empty_folder(tmp_path):
     assert not left.exists()
     left.parent.mkdir()
     left.touch()
+    Path(asked.checkpoints, ".epoch1.7.ckpt").touch()  # which it was killed in writing
+    _note(asked, 7)
+    assert _began(asked) is None
+    left.parent.mkdir()
+    left.touch()
     Path(asked.checkpoints, "epoch1.ckpt").touch()
-    assert _began(asked) > 0
+    assert _began(asked) == 7
     assert left.exists()
+    Path(asked.checkpoints, "began").write_text("x")
+    assert _began(asked) == 0
+
+
+def test_one_that_is_alone_and_goes_on_behind_others_is_trained_from_the_beginning(
+    tmp_path, monkeypatch
+):
+    """Red before: it had no result, for good, though nobody was trained beside it."""
+    monkeypatch.chdir(tmp_path)
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    FOLDER.mkdir(parents=True)
+    keep_alone(asked.identity.workload)
+    with side_by_side(asked.identity.label, alone=True) as first:
+        _note(asked, first.since)
+    checkpoint = Path(asked.checkpoints, "epoch1.ckpt")
+    checkpoint.touch()
+    trained = []
+
+    def is_disturbed_once(*_):
+        trained.append(checkpoint.exists())
+        if checkpoint.exists():  # what another has written between the attempts
+            line = f"{first.who}\tdisturbed\t{time.time_ns()}\t{tmp_path / 'best.pt'}\n"
+            with first.log.open("a") as log:
+                log.write(line)
+
+    monkeypatch.setattr(module_of_run, "_run", is_disturbed_once)
+    module_of_run.run(asked, {})
+    assert trained == [True, False]
+
+
+def test_it_begins_when_it_need_not_wait_any_longer(tmp_path, monkeypatch):
+    """Red before: what others wrote while it waited to be alone was said to disturb it."""
+    monkeypatch.chdir(tmp_path)
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    noted = []
+    note = lambda *_: noted.append(int(Path(asked.checkpoints, "began").read_text()))  # noqa: E731
+    monkeypatch.setattr(module_of_run, "_run", note)
+    FOLDER.mkdir(parents=True)
+    keep_alone(asked.identity.workload)
+    with (FOLDER / "trainings.lock").open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_SH)
+        waiting = threading.Thread(target=module_of_run.run, args=(asked, {}))
+        waiting.start()
+        time.sleep(0.3)
+        ended = time.time_ns()
+    waiting.join()
+    assert noted[0] > ended
 
 
 @pytest.mark.parametrize("is_alone", [False, True])
@@ -126,6 +180,7 @@ def test_one_that_was_disturbed_and_killed_is_not_resumed(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
     if is_alone:
+        FOLDER.mkdir(parents=True)
         keep_alone(asked.identity.workload)
     artifacts.write_text(Path(asked.checkpoints, "began"), str(time.time_ns()))
     with side_by_side(asked.identity.label, alone=False) as neighbours:

@@ -234,6 +234,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         answer="equal" if is_equal else "differs",
         reason=run.manifest["no_result"],
         resumed_at=run.manifest["resumed_at"],
+        doubts=run.manifest["doubts"],
         values=values,
         lacks={
             name: value if isinstance(value, str) else run.manifest["no_result"] or f"it is {value}"

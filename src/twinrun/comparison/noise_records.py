@@ -45,6 +45,8 @@ class NoiseRun(TypedDict):
     """Measures that it has no number of, and why."""
     resumed_at: NotRequired[list[int]]
     """The steps after which it was resumed; absent of one that left no network."""
+    doubts: NotRequired[list[str]]
+    """What may have moved its values beside all that; absent of one that left no network."""
     not_finite: list[str]
     """Those of them that are NaN or infinite, where the reference has a number."""
     begun: NotRequired[Begun]

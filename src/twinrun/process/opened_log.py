@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from twinrun.process.held_files import is_held
+
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 # Written as a whole, in the training's steps or before; or changed. Lost is what was begun anew.
 Write = Literal["written", "prepared", "extended"]
@@ -51,6 +53,12 @@ class OpenedLog:
     """Files that earlier attempts at this one have written."""
     ours: dict[str, set[Entry]] = field(default_factory=dict)
     """Files that processes of this attempt have written, this one too, and how."""
+    several: set[str] = field(default_factory=set)
+    """Of the earlier ones those that more than one training wrote, or one in its steps."""
+    opened_at: dict[str, int] = field(default_factory=dict)
+    """When (ns) this process last opened a file to read it."""
+    held: set[str] = field(default_factory=set)
+    """Files that it had open, or mapped into memory, when another training opened them to write."""
     own: dict[tuple[str, Write], int] = field(default_factory=dict)
     """When (ns) a file was last written down as written by this process."""
     read: set[tuple[str, Entry]] = field(default_factory=set)
@@ -76,9 +84,10 @@ class OpenedLog:
         size = os.fstat(self.descriptor).st_size
         if size <= self.seen:
             return
-        new = os.pread(self.descriptor, size - self.seen, self.seen)
+        start = self.seen  # of several threads each may read the same, and none reads less
+        new = os.pread(self.descriptor, size - start, start)
         whole = new[: new.rfind(b"\n") + 1]
-        self.seen += len(whole)
+        self.seen = start + len(whole)
         for who, entry, moment, file in _entries(whole):
             if entry == "joined":
                 self.own.clear()  # who joins now has begun behind what was written down until now
@@ -91,9 +100,23 @@ class OpenedLog:
                 else:
                     self.read.add((file, entry))
             elif entry in WRITES_OF and moment < self.began:
+                if file in self.earlier or entry != "prepared":
+                    self.several.add(file)
                 self.earlier.setdefault(file, moment)
+            elif entry in WRITES_OF and _same_training(who, self.who):
+                self.attempts.add(file)
             elif entry in WRITES_OF:
-                (self.attempts if _same_training(who, self.who) else self.others).add(file)
+                self.others.add(file)
+                if file in self.opened_at and is_held(file):
+                    self.held.add(file)
+
+    def note_held(self) -> None:
+        """Write down files that another training has changed while this process had them open."""
+        self.read_on()
+        for file in self.held:
+            is_changed = _is_changed_since(file, self.opened_at[file] + TICK_NS)
+            if is_changed and (file, "disturbed") not in self.read:
+                self.append("disturbed", file)
 
     def note_read(self, file: str, *, is_moved: bool = False) -> None:
         """Write down a file of another training, or attempt, that is read.
@@ -112,8 +135,12 @@ class OpenedLog:
             changed = _changed_at(file) or 0  # it is gone
             if not ours and changed > self.began + TICK_NS:  # by who has it open since before
                 entry = "disturbed"
-            elif changed > self.earlier[file] - TICK_NS and len(self.read) < MOST_FOUND:
+            elif changed > self.earlier[file] - TICK_NS and (
+                file in self.several or len(self.read) < MOST_FOUND
+            ):
                 entry = "found"
+        if file not in self.held and len(self.opened_at) < MOST_FILES:
+            self.opened_at[file] = time.time_ns()
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))

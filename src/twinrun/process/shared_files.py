@@ -188,6 +188,8 @@ def disturbed() -> str | None:
     """Say by which files the training of this process was disturbed; None if by none."""
     if _log is None:
         return None
+    with suppress(OSError):
+        _log.note_held()
     files = files_of(_log.path, _log.who, "disturbed", _log.began)
     return read_of_others(files) if files else None
 

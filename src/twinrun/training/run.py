@@ -4,8 +4,8 @@ Or two where the first one goes on behind a kill, and fails.
 """
 
 import shutil
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from twinrun import artifacts
@@ -17,6 +17,8 @@ from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.side_by_side import is_alone, keep_alone, side_by_side
 from twinrun.run_files import RESUMED
+
+BEGAN = "began"  # beside the checkpoints: when the first attempt did, in ns
 
 
 def run(asked: Run, further: Mapping[str, str]) -> None:
@@ -34,7 +36,9 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
     """
     label, workload = asked.identity.label, asked.identity.workload
     alone = is_alone(workload)
-    with side_by_side(label, alone=alone, began=_began(asked)) as neighbours:
+    began = _began(asked)
+    with side_by_side(label, alone=alone, began=began) as neighbours:
+        _note(asked, neighbours.since)
         # An attempt that was disturbed, and killed then, has left checkpoints of that.
         others, stale = neighbours.of_others(), neighbours.of_attempt()
         if others is None and stale is None:
@@ -49,7 +53,8 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
                     raise
             else:
                 others, stale = neighbours.of_others(), neighbours.of_attempt()
-                if stale is None and (alone or others is None):
+                # Alone it is disturbed by who was trained between its attempts.
+                if stale is None and (others is None or (alone and began is None)):
                     return
     if others is not None and not alone:
         alone, again = True, f"it is trained again, alone, and {workload} is so from now on"
@@ -59,19 +64,30 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         say(f"{label}: {stale or others}; it is trained from the beginning")
     shutil.rmtree(asked.checkpoints, ignore_errors=True)
     Path(asked.files.manifest).unlink(missing_ok=True)
-    with side_by_side(label, alone=alone, began=_began(asked)):
+    with side_by_side(label, alone=alone, began=_began(asked)) as neighbours:
+        _note(asked, neighbours.since)
         _run(asked, further)
 
 
 def _began(asked: Run) -> int | None:
     """Return when the first attempt at a training began, in ns; None if this is that."""
-    noted = Path(asked.checkpoints, "began")
-    if any(Path(asked.checkpoints).glob("*.ckpt")):
-        return int(noted.read_text(encoding="ascii")) if noted.exists() else 0
+    if _has_checkpoint(asked):
+        with suppress(OSError, ValueError):  # all is taken for written since, where nobody knows
+            return int(Path(asked.checkpoints, BEGAN).read_text(encoding="ascii"))
+        return 0
     # What an attempt left that was killed before its first checkpoint.
     shutil.rmtree(Path(asked.checkpoints, "root"), ignore_errors=True)
-    artifacts.write_text(noted, str(time.time_ns()))
     return None
+
+
+def _note(asked: Run, since: int) -> None:
+    artifacts.write_text(Path(asked.checkpoints, BEGAN), str(since))
+
+
+def _has_checkpoint(asked: Run) -> bool:
+    # One that is half written is hidden.
+    found = Path(asked.checkpoints).glob("*.ckpt")
+    return any(not file.name.startswith(".") for file in found)
 
 
 def _run(asked: Run, further: Mapping[str, str]) -> None:
@@ -88,7 +104,7 @@ def _run(asked: Run, further: Mapping[str, str]) -> None:
         shutil.rmtree(asked.checkpoints, ignore_errors=True)
         stops = [True, False]
     # Beside the checkpoints lies the trace, also of an attempt that came to none.
-    is_resumed = any(Path(asked.checkpoints).glob("*.ckpt"))
+    is_resumed = _has_checkpoint(asked)
     Path(asked.checkpoints, RESUMED).unlink(missing_ok=True)
     # One for the whole run: its workers, and the process that resumes it, compile the same.
     with (

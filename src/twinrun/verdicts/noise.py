@@ -1,5 +1,6 @@
 """Verdicts on noise: how much is luck, and what is each change worth beside it?"""
 
+from collections.abc import Sequence
 from statistics import median
 from typing import get_args
 
@@ -11,6 +12,7 @@ from twinrun.luck.scale import Scale, has_grown, scale_of
 from twinrun.luck.sensitivity import seeds_are_more, told_from
 from twinrun.luck.worth import Weighed, Worth, finer, weigh
 from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.means import some_of
 from twinrun.verdicts.rows import Answer, Key, Verdict
 from twinrun.verdicts.unmoved import not_counted
 
@@ -107,6 +109,7 @@ def ground(table: NoiseTable, scale: Scale) -> str:
         if run["kind"] != "change" and "resumed_at" in run and (at := run["resumed_at"])
     ]
     clauses += [f"resumed: {', '.join(resumed)}"] if resumed else []
+    clauses += _doubts([run for run in table["runs"] if run["kind"] != "change"])
     clauses += [OTHER_DATA[phase] for phase in table["other_data"]]
     clauses += [f"{name} is not measured: {why}" for name, why in table["not_measured"].items()]
     if scale.diverged:
@@ -115,6 +118,21 @@ def ground(table: NoiseTable, scale: Scale) -> str:
         clauses.append(f"left aside: {'; '.join(scale.left_out)}")
     said = "; ".join(clauses) or "there is nothing to compare the runs by"
     return said + not_counted(still_of(table))
+
+
+def _doubts_of(run: NoiseRun) -> Sequence[str]:
+    if "doubts" not in run:
+        return ()
+    return run["doubts"]
+
+
+def _doubts(runs: Sequence[NoiseRun]) -> list[str]:
+    """Say what puts the scale in doubt, of which of its runs."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for doubt in _doubts_of(run):
+            found.setdefault(doubt, []).append(run["label"])
+    return [f"but of {some_of(labels)} {doubt}" for doubt, labels in found.items()]
 
 
 def _far(table: NoiseTable, scale: Scale, of: Measure) -> str | None:
@@ -201,6 +219,7 @@ def clause(run: NoiseRun, of: Weighed) -> str:
     # Of the stops of the study resume the label says so.
     if run["study"] != "resume" and "resumed_at" in run and (at := run["resumed_at"]):
         said.append(f"resumed after {listed('step', at)}")
+    said += [f"but {doubt}" for doubt in _doubts_of(run)]
     return f"{run['label']} ({', '.join(said)})" if said else run["label"]
 
 
