@@ -81,8 +81,9 @@ def test_what_depends_on_what_came_first_is_refused(tmp_path, module, data, opti
     """Red before: resumed to other bits, without a word."""
     told = {"module": module, "data": data, "minutes": 0, "max_epochs": 3, **options}
     _, _, (said,) = fresh(tmp_path, **told)
-    assert said.startswith(f"no checkpoints are written: {module.__name__} compiles code by itself")
+    assert said.startswith(f"no checkpoints are written: code of {module.__name__} is compiled")
     assert reason in said
+    assert ("drop_last=True" in said) == (data is Points)
 
 
 def test_a_resumed_training_that_begins_with_another_size_is_broken_off(tmp_path):

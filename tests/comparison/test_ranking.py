@@ -472,6 +472,15 @@ def test_runs_that_were_resumed_are_named(tmp_path):
     assert best["measured"].endswith("; 6 of 6 runs were resumed")
 
 
+def test_what_a_resumed_run_made_anew_is_named(tmp_path):
+    """Red before: only the verdicts on a pair said so."""
+    runs = [write_trial(tmp_path, rate, rate, seed=1) for rate in (0.1, 0.9)]
+    changed = {"resumed_at": [6], "made_anew": ["Rows.file"]}
+    vouch(runs[-1], artifacts.read_json(runs[-1]) | changed)
+    _, best = studies.sweep([Evidence(path="x", found=ranked(tmp_path, runs))], [], [])
+    assert "; but of lr 0.9 Rows.file, which no checkpoint held, was made anew" in best["measured"]
+
+
 @pytest.mark.parametrize(
     ("predicted", "on", "f1", "are_same"),
     [

@@ -21,6 +21,7 @@ from twinrun.batches import leaves
 
 # Under these the code of a training is not looked at, nor is theirs in a training.
 _OF_MODE = re.compile(r"GLOBAL_STATE changed: grad_mode|\.training == ")
+_OF_SIZES = re.compile("size mismatch")
 _ANY_SIZE = re.compile(r"\b[su]\d+\b")  # what torch calls a size for which code is not made
 
 
@@ -44,7 +45,7 @@ class OwnCompiled:
         """Say why a resumed process may compile other code."""
         if not (found := self._found()):
             return
-        what = f"{type(trainer.lightning_module).__name__} compiles code by itself"
+        what = f"code of {type(trainer.lightning_module).__name__} is compiled"
         if trainer.world_size > 1:
             yield f"{what}, and several workers may compile it for batches of several shapes"
         if trainer.num_sanity_val_steps:
@@ -55,7 +56,9 @@ class OwnCompiled:
         for each in found:
             if (reason := _reason(each, times[_function(each)])) is not None:
                 why = "so that it depends on what came first"
-                yield f"{what}, and anew under way ({reason}), {why}"
+                cure = ": mini-batches of one size (drop_last=True) may need no other code"
+                helps = cure if _OF_SIZES.search(reason) else ""
+                yield f"{what}, and anew under way ({reason}), {why}{helps}"
 
     def is_seen(self, epoch: int) -> bool:
         """Say whether a change from the first epoch to the second would have been seen.

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
 from twinrun.process.shared_files import read_of_all, read_of_earlier
+from twinrun.run_records import RunManifest
 from twinrun.wording import some
 
 NOT_AS_SAID = "not as its variant says: "
@@ -67,6 +68,12 @@ def made_anew(names: Sequence[str]) -> str:
         f"{', '.join(names)}, which no checkpoint held, {was} made anew as data were read: whether "
         f"these depend on that {'it is' if len(names) == 1 else 'they are'} there was not seen"
     )
+
+
+def doubts_of(run: RunManifest) -> list[str]:
+    """Say what may have moved what a run came to, beside what its comparison looks at."""
+    anew = [made_anew(run["made_anew"])] if "made_anew" in run else []
+    return [*run["doubts"], *anew]
 
 
 def _made_anew(found: Comparison) -> list[str]:

@@ -17,6 +17,7 @@ from twinrun import artifacts
 from twinrun.artifacts import StoredTensors
 from twinrun.comparison import outputs, predicted
 from twinrun.comparison.begun import begun_with
+from twinrun.comparison.conditions import doubts_of
 from twinrun.comparison.distances import relative
 from twinrun.comparison.evaluated_data import OTHER_ROWS, OTHER_SAMPLES, Phase, other_phases
 from twinrun.comparison.formats import FLOAT32, UNIT_OF_DTYPE
@@ -234,7 +235,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         answer="equal" if is_equal else "differs",
         reason=run.manifest["no_result"],
         resumed_at=run.manifest["resumed_at"],
-        doubts=run.manifest["doubts"],
+        doubts=doubts_of(run.manifest),
         values=values,
         lacks={
             name: value if isinstance(value, str) else run.manifest["no_result"] or f"it is {value}"

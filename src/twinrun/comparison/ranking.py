@@ -15,6 +15,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.begun import UNKNOWN, begun_with
+from twinrun.comparison.conditions import doubts_of
 from twinrun.comparison.evaluated_data import drawn_otherwise, other_samples
 from twinrun.comparison.outputs import hash_of_predictions
 from twinrun.comparison.pair import other_conditions
@@ -23,8 +24,7 @@ from twinrun.run_records import FailedRun, RunManifest
 
 Manifest = RunManifest | FailedRun
 
-OF_RUN = ("variant", "seed")
-OF_TABLE = ("rank", "ended")
+OF_RUN, OF_TABLE = ("variant", "seed"), ("rank", "ended")
 NOT_LOGGED = ("not logged", "its test did not log it")  # in an epoch; in the test
 
 
@@ -160,7 +160,7 @@ class _Measured:
     def __init__(self, manifests: Sequence[Manifest], paths: Sequence[Path], metric: str) -> None:
         self.metric = metric
         self.tested = [dict(manifest["metrics"]) for manifest in manifests]
-        # Of a trial by its name: the epoch that logged it last, and what it was.
+        # By its name: the epoch that logged it last, and what it was.
         self.logged = [
             _logged_last(run_files.verified(path, "epochs.csv"))
             if manifest["ended"] == "finished"
@@ -270,7 +270,7 @@ def _trial(
         predicted_on=left["evaluated_on"]["in_order"].get("predict") if left else None,
         tested=measured.tested[index],
         begun=begun_with(path, left) if left and has_ended else UNKNOWN,
-        doubts=left["doubts"] if left else [],
+        doubts=doubts_of(left) if left else [],
         resumed_at=left["resumed_at"] if left else [],
     )
 
