@@ -150,6 +150,18 @@ def test_what_it_holds_while_another_writes_it_disturbs(tmp_path, read, is_distu
     assert found == ["best.txt"] * is_disturbed
 
 
+def test_who_begins_anew_is_not_disturbed_by_what_was_written_between_its_attempts(tmp_path):
+    """Red before: a training whose code was edited behind a kill was trained twice, then alone."""
+    began = time.time_ns()
+    with Process(tmp_path, "other") as other:
+        other.do(WRITE)
+    with Process(tmp_path, "own", attempt="2", began=began) as own:
+        own.do("shared_files.begins_anew()")
+        own.do(READ)
+    assert names_of(tmp_path, "disturbed") == []
+    assert names_of(tmp_path, "found") == ["best.txt"]
+
+
 def test_who_only_opens_what_another_holds_does_not_disturb(tmp_path):
     (tmp_path / "best.txt").write_text("1")
     steps = [("own", "held = open('best.txt')"), ("own", "time.sleep(0.1)")]

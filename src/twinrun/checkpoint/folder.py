@@ -16,7 +16,7 @@ from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import other_than
 from twinrun.checkpoint.together import Alone, Together, agreed, first_of
 from twinrun.errors import TwinrunError
-from twinrun.process.shared_files import goes_on_from
+from twinrun.process.shared_files import begins_anew, goes_on_from
 from twinrun.run_files import RESUMED
 
 CORRUPT = "it is corrupt"
@@ -87,6 +87,7 @@ class Folder:
             self.refused = why
             if why == CORRUPT:
                 self._say(f"{self._entry} is corrupt: the training starts from its beginning")
+                begins_anew()
             return None
         own = _of_worker(entry, self._together.rank)
         path = self._folder / (Path(own["file"]).name if own is not None else "")
@@ -99,6 +100,7 @@ class Folder:
             return str(path)
         self.refused = f"it {what}"
         self._say(f"{path} {what}: the training starts from its beginning")
+        begins_anew()
         return None
 
     @property

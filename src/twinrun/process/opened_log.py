@@ -74,6 +74,12 @@ class OpenedLog:
     is_under_way: bool = False
     """Whether it has begun to take steps."""
 
+    def begin_anew(self) -> None:
+        """Take all that was written before this process for an earlier training's."""
+        self.began, self.seen, self.stepping = max(self.began, self.opened), 0, None
+        for known in (self.earlier, self.others, self.attempts, self.several, self.held):
+            known.clear()
+
     def append(self, entry: Entry, file: str) -> None:
         """Write an entry: one system call, so that those of several processes do not mix."""
         line = f"{self.who}\t{entry}\t{time.time_ns()}\t{file}\n"

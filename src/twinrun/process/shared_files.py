@@ -73,6 +73,12 @@ def goes_on_from(checkpoint: Path) -> None:
         _log.checkpoint = checkpoint.stat().st_mtime_ns
 
 
+def begins_anew() -> None:
+    """Note that the training of this process is not resumed, though there was a checkpoint."""
+    if _log is not None:
+        _log.begin_anew()
+
+
 def watch_torch() -> None:
     """Watch `torch.save` too, which opens its file in C++, where this process has imported it."""
     if _log is None or "torch" not in sys.modules:
