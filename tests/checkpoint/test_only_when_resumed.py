@@ -40,6 +40,16 @@ class CountsSteps(Weighed):
             self.weight = 0.5
 
 
+class Reloads(Weighed):
+    """Sets as it is loaded what a hook sets back, as in any training."""
+
+    def on_load_checkpoint(self, checkpoint):
+        self.weight = 0.5
+
+    def on_train_start(self):
+        self.weight = 1.0
+
+
 class TakesAnObject(CountsSteps):
     """Likewise, with what no checkpoint can hold."""
 
@@ -56,7 +66,7 @@ class TakesAnObject(CountsSteps):
 
 
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (8, 7)])
-@pytest.mark.parametrize("module", [GoodEnough, CountsSteps])
+@pytest.mark.parametrize("module", [GoodEnough, CountsSteps, Reloads])
 def test_they_are_as_in_the_uninterrupted_training(tmp_path, module, kill, at):
     options = {"module": module, "num_sanity_val_steps": 2, "max_epochs": 3}
     assert_resumed(tmp_path, [at], kills=[kill], **options)

@@ -49,13 +49,20 @@ class Loaded:
         )
         self._data = LoadedData(checkpoint, trainer)
         self.attributes = AtStart(looks={}, values={})
-        """The module's, before the hooks that begin a training, and a sanity check before it."""
+        """The module's that no hook had changed, before those that begin a training."""
 
-    def look(self, trainer: pl.Trainer) -> None:
-        """Look at what Lightning has loaded, before any hook changes it."""
+    def look(self, trainer: pl.Trainer, told: Mapping[str, str]) -> None:
+        """Look at what Lightning has loaded, before any hook changes it.
+
+        Args:
+            trainer: of the training.
+            told: as `looks_now` found the attributes before that.
+        """
         self._callbacks.look(trainer)
-        looks = {key: look for key, look in looks_now(trainer).items() if is_of_module(key)}
-        self.attributes = state_at_start(trainer, looks)
+        looks = {key: look for key, look in looks_now(trainer).items() if told.get(key) == look}
+        self.attributes = state_at_start(
+            trainer, {k: v for k, v in looks.items() if is_of_module(k)}
+        )
 
     def put_back(self, trainer: pl.Trainer, module: pl.LightningModule) -> str | None:
         """Put them back; what a module names otherwise than in its state_dict is not among them.

@@ -115,7 +115,7 @@ class Resumable(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
         if self._restored is not None:
-            self._restored["loaded"].look(trainer)
+            self._restored["loaded"].look(trainer, self._told)
         self._shapes = other_shapes.tensor_shapes_of(pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from twinrun.process.held_files import is_held
+from twinrun.process.held_files import held_of
 
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 # Written as a whole, in the training's steps or before; or changed. Lost is what was begun anew.
@@ -93,7 +93,7 @@ class OpenedLog:
         start = self.seen  # of several threads each may read the same, and none reads less
         new = os.pread(self.descriptor, size - start, start)
         whole = new[: new.rfind(b"\n") + 1]
-        self.seen = start + len(whole)
+        self.seen, rewritten = start + len(whole), list[str]()
         for who, entry, moment, file in _entries(whole):
             if entry == "joined":
                 self.own.clear()  # who joins now has begun behind what was written down until now
@@ -113,13 +113,13 @@ class OpenedLog:
                 self.attempts.add(file)
             elif entry in WRITES_OF:
                 self.others.add(file)
-                if file in self.opened_at and is_held(file):
-                    self.held.add(file)
+                rewritten += [file] if file in self.opened_at else []
+        self.held |= held_of(rewritten) if rewritten else set()
 
     def note_held(self) -> None:
         """Write down files that another training has changed while this process had them open."""
         self.read_on()
-        for file in self.held:
+        for file in [*self.held]:
             is_changed = _is_changed_since(file, self.opened_at[file] + TICK_NS)
             if is_changed and (file, "disturbed") not in self.read:
                 self.append("disturbed", file)
