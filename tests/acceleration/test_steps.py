@@ -97,6 +97,7 @@ def test_a_whole_step_with_features_first_equals_the_plain_one(whole, regression
     assert torch.equal(whole.module.unused.weight, regression.unused.weight)
 
 
+@pytest.mark.exhaustive
 def test_channels_last_compiled_equals_the_plain_step():
     torch.manual_seed(0)
     module, batches = Images(), [images(seed=1), images(seed=2)]
@@ -196,6 +197,7 @@ def test_one_graph_serves_all_steps(whole):
     }
 
 
+@pytest.mark.exhaustive
 def test_another_shape_compiles_again_and_says_why(whole, capsys):
     before = whole.step.counts()["calls"]
     whole.module.zero_grad()  # as the Trainer does when a fit begins

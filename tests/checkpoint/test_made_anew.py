@@ -203,7 +203,7 @@ def optimized(kind):
 KINDS = [torch.optim.LBFGS, torch.optim.Adafactor, torch.optim.Muon, Lion, Renews]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_torch_adds_where_it_loads_an_optimizer_is_no_change(tmp_path, kind):
     """Red before: `load_state_dict` adds a key to `defaults`, and no attempt came through."""

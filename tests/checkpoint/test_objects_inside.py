@@ -133,6 +133,7 @@ def test_nodes_that_know_their_neighbours_in_sets_are_walked_once_each():
     assert look(nodes, ()) != seen
 
 
+@pytest.mark.exhaustive
 def test_too_many_objects_and_too_deep_ones_are_refused():
     """Red before: none of them was looked at, and nothing was said."""
     cells = [Cell() for _ in range(MOST_OBJECTS + 1)]

@@ -445,6 +445,7 @@ def test_loaders_that_no_class_shows_are_looked_for_in_a_rehearsal(
     assert ("audit-your-module.md#without-a-data-module" in said) != is_right
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("named", "said"),
     [

@@ -113,6 +113,7 @@ def moved(dtype):
     return {name: (value + by).to(dtype) for name, value in example_parameters().items()}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     ("planted", "cause"),

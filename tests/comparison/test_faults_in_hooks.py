@@ -24,7 +24,7 @@ def seldom(*case):
     return pytest.param(*case, marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     ("module", "mark", "phase"),
     [

@@ -25,6 +25,7 @@ def _in_this_process(monkeypatch):
         yield
 
 
+@pytest.mark.exhaustive
 def test_a_random_augmentation_without_a_seed(tmp_path):
     found, location = audit(tmp_path, data="UnseededAugmentation")
     first = found["first_difference"]

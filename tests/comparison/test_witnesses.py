@@ -35,6 +35,7 @@ def apart_from_step_2(folder, first, *samples_and_losses):
     ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_apart", [*np.ndindex(2, 2, 2)])
 @pytest.mark.parametrize("first", ["loss", "gradients", "optimizer", "parameters"])
 def test_rounding_is_said_only_where_no_witness_goes_further(tmp_path, first, is_apart):

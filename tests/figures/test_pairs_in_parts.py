@@ -34,7 +34,7 @@ def written(folder, *, size, differing):
     return runs
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("figure", ["first_layer", "layers"])
 @pytest.mark.parametrize("differing", [0, 2**24])
 def test_a_figure_takes_no_more_memory_than_a_part(tmp_path, figure, differing):

@@ -395,6 +395,7 @@ def test_what_is_imported_of_a_package_above_is_read(lines, tmp_path, monkeypatc
     assert said.endswith("where share reads val_check_batch")
 
 
+@pytest.mark.exhaustive
 def test_a_method_of_a_builtins_name_reaches_nothing():
     """Red before: `.eval()` was taken for `eval`, and all of the file for what it may name."""
     assert read_in(Frozen()) == []

@@ -422,6 +422,7 @@ def test_a_second_request_ends_the_workers_at_once(tmp_path):
     assert launcher.returncode == 1
 
 
+@pytest.mark.exhaustive
 def test_a_killed_worker_ends_the_job_with_a_sentence(tmp_path):
     launcher, workers = start(tmp_path)
     (second,) = [p for p in workers if p.environ().get("RANK") == "1"]

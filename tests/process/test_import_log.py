@@ -70,6 +70,7 @@ def state_of(folder="."):
     return import_log.state_of(RESULT, [folder])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["under_way", "failed", "forked", "another_worker"])
 def test_what_is_imported_under_way_counts_until_it_is_done_again(job, kind):
     assert job(kind) == ""

@@ -164,6 +164,7 @@ def test_cublas_is_configured_by_a_deterministic_variant_else_inherited(
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [

@@ -178,7 +178,7 @@ def test_submodules_are_there_without_an_import_of_their_own(tmp_path, installs)
     assert done.stdout == "as it should be\n", done.stderr
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("first", ["pytorch_lightning", "torch"])
 def test_it_does_not_matter_what_is_imported_first(first):
     done = python(f"import {first}\n" + UNITE + textwrap.dedent(USES))

@@ -79,6 +79,7 @@ def names_of(folder, entry):
     return [Path(name).name for name in files_of(folder / "log", "own/1", entry, 0)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "write",
     [
@@ -243,6 +244,7 @@ def test_a_resumed_training_finds_nothing_that_changed_since_it_first_began(tmp_
 HISTORY = "open('best.txt', 'a').write('3')"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("prepared", "written", "prepared_again", "written_again", "is_stale"),
     [
@@ -467,6 +469,7 @@ def test_a_fork_belongs_to_its_training(tmp_path):
     assert disturbed_by(tmp_path, *steps, ("own", "os.wait()")) == ["best.txt"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("steps", "before"),
     [

@@ -78,6 +78,7 @@ def test_the_title_of_every_study_is_pictured(monkeypatch, study):
     assert picture.page_hash() != before
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("module", "name", "is_pictured"),
     [

@@ -50,6 +50,7 @@ def test_other_failures_are_the_workflows(asked, error, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.exhaustive
 def test_an_operation_without_a_deterministic_form_is_a_result(tmp_path):
     workload = {**WORKLOAD, "module": "small:Undeterministic"}
     asked = rebuilt(train, arguments(tmp_path, workload, VARIANT))["run"]

@@ -232,6 +232,7 @@ print(load_constructor(Workload(**made, cli="any"), "module", pl.LightningModule
 """
 
 
+@pytest.mark.exhaustive
 def test_a_file_may_name_what_the_command_has_imported(tmp_path):
     """Red before: "module 'pytorch_lightning' has no attribute 'cli'"."""
     (tmp_path / "asks.py").write_text(ASKS)

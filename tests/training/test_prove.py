@@ -531,6 +531,7 @@ class OfKinds(Small):
         return super().forward(inputs) * sum(kind[0] for kind in self.kinds)
 
 
+@pytest.mark.exhaustive
 def test_code_that_the_compiler_cannot_follow_is_named_with_a_cure():
     """Red before: "InternalTorchDynamoError: NotImplementedError:"."""
     training = small_training("test_prove:OfKinds")

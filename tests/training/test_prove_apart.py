@@ -116,6 +116,7 @@ def test_a_refusal_comes_across_in_the_same_words(monkeypatch, capfd):
         assert str(here.value) in capfd.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_a_crash_is_a_refusal_and_not_the_end_of_a_timing():
     with pytest.raises(TwinrunError, match=r"its short training ended its process \(exit code 7\)"):
         prove_apart(training_of("state_outside:Dies"))

@@ -460,6 +460,7 @@ def code(monkeypatch):
     monkeypatch.setattr(start_rehearsal, "hash_of_code", lambda *_: "code")
 
 
+@pytest.mark.exhaustive
 def test_it_is_remembered_until_code_config_or_data_change(counted, tmp_path):
     assert counted() == 1
     assert counted() == 0

@@ -125,6 +125,7 @@ def test_a_module_that_cannot_predict_is_trained_all_the_same(tmp_path):
     assert artifacts.read_tensors(folder / "predictions.safetensors") == {}
 
 
+@pytest.mark.exhaustive
 def test_a_missing_gpu_is_said(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")

@@ -237,6 +237,7 @@ print(happened.actual["matmul_precision"], happened.departures)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_module_may_set_torchs_newer_switches_of_precision():
     """Seen red: torch then refuses to tell the older one, and every run failed.
 

@@ -63,7 +63,7 @@ def manifests(tmp_path_factory):
     return {key: artifacts.read_json(place / "run.json") for key, place in folders.items()}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("network", "reason", "doubts"), EACH)
 def test_a_run_says_whether_it_left_a_result(manifests, network, reason, doubts):
     manifest = manifests[(network,)]
@@ -111,6 +111,7 @@ def test_a_resumed_training_knows_the_losses_of_before(tmp_path, network, doubts
     assert (manifest["no_result"], manifest["doubts"]) == (None, doubts)
 
 
+@pytest.mark.exhaustive
 def test_what_is_refused_keeps_the_words_of_its_refusal(tmp_path):
     with pytest.raises(TwinrunError, match=r"of Sparse is torch\.sparse_csr, which cannot"):
         trained(tmp_path, Sparse)

@@ -70,6 +70,7 @@ def test_a_config_that_is_a_folder_is_refused(project):
     assert {path.name for path in project.directory.iterdir()} <= {".snakemake"}
 
 
+@pytest.mark.exhaustive
 def test_a_gate_that_requires_nothing_is_refused_before_any_job(project):
     config = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["factorization"]}}
     done = project.snakemake("gate", config=config, check=1)

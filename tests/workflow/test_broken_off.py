@@ -263,6 +263,7 @@ def test_what_no_target_asked_for_is_not_counted_as_missing(jobs, work):
     assert "It is gone" not in words
 
 
+@pytest.mark.exhaustive
 def test_of_all_studies_nothing_is_there(tmp_path_factory, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ended = broken_off(planned(tmp_path_factory, None), lambda job: job.rule == "prepare")

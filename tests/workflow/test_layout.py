@@ -53,7 +53,7 @@ def config(tmp_path):
     return file
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("cwd", "arguments"),
     [

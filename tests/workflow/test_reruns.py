@@ -31,6 +31,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
     assert "Nothing to be done" in done.text
 
 
+@pytest.mark.exhaustive
 def test_the_workflows_own_snakefile_reruns_nothing(demo, demo_config):
     """The top-level one includes it: scripts and sources are the same files."""
     assert demo.jobs(config=demo_config, snakefile="workflow/Snakefile") == {}

@@ -137,6 +137,7 @@ def modules_named(file: Path) -> list[str]:
     return [name for name in found if re.fullmatch(r"twinrun(\.\w+)+", name) and find_source(name)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", [rule for rule in COMPUTING if rule not in WITHOUT_SOURCE])
 def test_the_source_of_a_rule_is_all_that_its_script_imports(rule):
     """What is left out reruns nothing when it changes: results would be those of older code."""
