@@ -59,6 +59,7 @@ def test_a_float_that_changes_compiles_every_time():
     assert "0.5" in reasons[0]
 
 
+@pytest.mark.exhaustive
 def test_a_hook_of_all_modules_that_comes_late_is_called():
     """Red before: torch looks for one when it compiles, and never again."""
     layer = torch.nn.Linear(2, 2)

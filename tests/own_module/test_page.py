@@ -73,7 +73,7 @@ def test_a_default_that_a_run_replaces_or_leaves_is_said_of_a_command(monkeypatc
         assert (found["mistakes"], found["notes"]) == ([], said)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data", ["loaders", "Loaders"])
 def test_loaders_of_a_script_are_given_by_what_the_page_shows(tmp_path, monkeypatch, data):
     section = PAGE.partition("## Without a data module\n")[2].partition("\n## ")[0]

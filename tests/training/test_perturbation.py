@@ -82,6 +82,7 @@ def test_a_resumed_training_is_not_perturbed_again():
     assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
 
 
+@pytest.mark.exhaustive
 def test_a_run_begins_with_the_change_and_records_it(tmp_path):
     folders = {}
     for number in (0, 2):
