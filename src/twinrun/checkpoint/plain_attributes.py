@@ -70,7 +70,7 @@ def changed_attributes(
     unseen = {key: state for key, state in after.items() if state.startswith(UNSEEN)}
     changed = keys_changed(before, after)
     shared = shared_by_metrics(trainer.lightning_module)
-    holders = _holders(trainer) if changed else {}
+    holders = _holders(trainer, shared) if changed else {}
     for key in dict.fromkeys([*unseen, *changed]):
         owner, _, rest = key.partition(" ")
         path, _, name = rest.rpartition(" ")
@@ -125,14 +125,13 @@ def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[st
     ]
 
 
-def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
+def _holders(trainer: pl.Trainer, shared: Container[tuple[str, str]]) -> dict[Handle, list[str]]:
     """Name what holds each memory: attributes, parameters, buffers, optimizers, and others'."""
     module = trainer.lightning_module
     values: list[tuple[str, object]] = [*module.named_parameters(), *module.named_buffers()]
     for optimizer in trainer.optimizers:
         states = (*optimizer.state.values(), *optimizer.param_groups)
         values += [(type(optimizer).__name__, state) for state in states]
-    shared = shared_by_metrics(module)
     values += [
         (_named(part, path, name), value)
         for path, part in module.named_modules()
@@ -174,7 +173,8 @@ def _sharing(value: object, name: str, holders: Mapping[Handle, Sequence[str]]) 
 
 def unshared(trainer: pl.Trainer, values: Mapping[str, object]) -> dict[str, object]:
     """Return those that share no memory with another attribute, a parameter or a buffer."""
-    shared = {handle for handle, by in _holders(trainer).items() if len(by) > 1}
+    holders = _holders(trainer, shared_by_metrics(trainer.lightning_module))
+    shared = {handle for handle, by in holders.items() if len(by) > 1}
     return {k: v for k, v in values.items() if shared.isdisjoint(handles(v, LIBRARIES))}
 
 

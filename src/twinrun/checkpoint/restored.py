@@ -6,7 +6,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
-from twinrun.checkpoint.at_start import AtStart, looks_now, names_in, put_back_start
+from twinrun.checkpoint.at_start import AtStart, names_in, put_back_start
 from twinrun.checkpoint.gradients import put_back_gradients
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
@@ -73,7 +73,7 @@ def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBe
     Returns:
         What cannot be put back, if anything.
     """
-    start, made = _whole_start(trainer, state), found.made
+    start, made = _whole_start(state, found.made), found.made
     # What had changed by the last checkpoint has changed by the next one, too.
     found.made = start["looks"]
     anew = found.attributes.keys() - names_in(trainer)
@@ -83,13 +83,13 @@ def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBe
     )
 
 
-def _whole_start(trainer: pl.Trainer, state: Mapping[str, Any]) -> AtStart:
+def _whole_start(state: Mapping[str, Any], now: Mapping[str, str]) -> AtStart:
     """Return what a training began with, also what only hooks of this process have changed.
 
     Those before the first step may go by the weights, which are the checkpoint's: a sanity check,
     which Lightning makes once more.
     """
-    start, loaded, now = state["at_start"], state["loaded"].attributes, looks_now(trainer)
+    start, loaded = state["at_start"], state["loaded"].attributes
     looks = {k: v for k, v in loaded["looks"].items() if now.get(k) != v} | start["looks"]
     return AtStart(looks=looks, values={**loaded["values"], **start["values"]})
 
