@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from twinrun.process.held_files import mapped_files
+
 # Variables that change what is computed, or by which kernel, by their beginnings. Not torch alone:
 # measured on an Intel Xeon, OPENBLAS_NUM_THREADS and OPENBLAS_CORETYPE change NumPy's products,
 # NPY_DISABLE_CPU_FEATURES its exp, and GLIBC_TUNABLES, which chooses the kernels of libm, even
@@ -127,8 +129,5 @@ def _nccl() -> str:
 
 def _loaded_openmp() -> list[str]:
     """Name the OpenMP libraries that this process has loaded: two share out sums differently."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-        files = {Path(line.split()[-1]).name for line in lines if "/" in line}
-        return sorted(file for file in files if re.match(r"lib[gi]?omp\d*[-.]", file))
-    return []
+    files = {Path(file).name for file in mapped_files()}
+    return sorted(file for file in files if re.match(r"lib[gi]?omp\d*[-.]", file))
