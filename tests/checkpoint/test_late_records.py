@@ -206,7 +206,7 @@ class Begun(Points):
 BEGUN = [Shuffles, InBatches, ByLength, Buffers]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", BEGUN)
 def test_what_an_iteration_sets_before_it_reads_it_is_no_state(tmp_path, kind):
     """Red before: a checkpoint was written, and its resume ended; of a buffer none was written."""

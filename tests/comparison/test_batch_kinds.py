@@ -11,7 +11,7 @@ def _in_this_process(monkeypatch):
         yield
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_clean_training_raises_no_false_alarm(tmp_path, kind):
     settings = workload() | {"module": "batch_kinds:Reader", "data": f"batch_kinds:{kind}"}

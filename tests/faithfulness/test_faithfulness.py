@@ -164,7 +164,7 @@ def check(name, setting, monkeypatch, *, changes=None, **options):
 CELLS = [(name, setting) for name in table.NAMES for setting in table.SETTINGS]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize(("name", "setting"), CELLS)
 def test_a_setting_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch)

@@ -58,13 +58,13 @@ TRAININGS = [
     ("odd", 7, {"module": "OneIsOdd"}),
     ("other/mid", 8, {"data": "in_a_team:OwnPoints"}),
     ("other/mid", 0, {"data": "in_a_team:OwnPoints", "shift": 1.0}),
-    ("other/start", 7, {"data": "in_a_team:OwnPoints", "minutes": 0}),
-    ("other/start", 0, {"data": "in_a_team:OwnPoints", "minutes": 0, "shift": 1.0}),
 ]
 
 
 KEPT = {"data_workers": 1, "persistent_workers": True}
 FURTHER = [
+    ("other/start", 7, {"data": "in_a_team:OwnPoints", "minutes": 0}),
+    ("other/start", 0, {"data": "in_a_team:OwnPoints", "minutes": 0, "shift": 1.0}),
     ("own order/whole", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
     ("own order/mid", 8, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
     ("own order/mid", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
@@ -97,8 +97,8 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained_further(tmp_path_factory):
-    """Train what else may be resumed."""
-    return train_all(tmp_path_factory.mktemp("further"), FURTHER)[0]
+    """Train what else there is, as `trained` does."""
+    return train_all(tmp_path_factory.mktemp("further"), FURTHER)
 
 
 def train_all(folder, trainings):
@@ -157,14 +157,16 @@ def test_killed_workers_end_in_the_same_bits(trained, left, right, at):
     ],
 )
 def test_whatever_they_train_killed_workers_end_in_the_same_bits(trained_further, left, right, at):
-    assert_same(trained_further, left, right, at)
+    folder, _ = trained_further
+    assert_same(folder, left, right, at)
 
 
 @pytest.mark.exhaustive
 def test_samples_that_are_drawn_by_the_numbers_of_the_steps_are_refused_in_mid_epoch(
     trained_further,
 ):
-    left = trained_further / "in steps' numbers/mid-checkpoints"
+    folder, _ = trained_further
+    left = folder / "in steps' numbers/mid-checkpoints"
     assert "samples are drawn in this process" in (left / "refused.txt").read_text()
     assert (left / "epoch1-worker3.ckpt").exists()
 
@@ -193,21 +195,25 @@ def test_what_one_worker_alone_cannot_keep_is_refused_by_all(trained):
     assert not [*left.glob("*.ckpt")]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("other/mid", "the batches before the stop were other ones"),
-        ("other/start", "the first batch after the stop is another one"),
-    ],
-)
-def test_other_data_at_one_worker_break_off_all(trained, name, words):
+def assert_broken_off(trained, trainings, name, words):
     folder, noted = trained
-    (number,) = [n for n, (of, _, how) in enumerate(TRAININGS) if of == name and how.get("shift")]
+    (number,) = [n for n, (of, _, how) in enumerate(trainings) if of == name and how.get("shift")]
     for worker in noted:
         assert worker["errors"][number - 1] == "killed"
         assert words in worker["errors"][number]
         assert " (at worker 2); the next attempt" in worker["errors"][number]
     assert not Path(f"{folder / name}-checkpoints/checkpoint.json").exists()
+
+
+def test_other_data_at_one_worker_break_off_all(trained):
+    words = "the batches before the stop were other ones"
+    assert_broken_off(trained, TRAININGS, "other/mid", words)
+
+
+@pytest.mark.exhaustive
+def test_so_do_other_data_from_an_epochs_start_on(trained_further):
+    words = "the first batch after the stop is another one"
+    assert_broken_off(trained_further, FURTHER, "other/start", words)
 
 
 def strategy(kind=ExchangingStrategy, *, device="cpu", is_fixed=True):

@@ -57,7 +57,7 @@ def test_a_process_that_compiles_nothing_has_used_no_cache(tmp_path):
 
 
 # Launched processes import this file, and find nothing else of the tests.
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [

@@ -21,6 +21,7 @@ def test_a_path_that_a_shell_reads_otherwise_is_refused(folder):
         check_python(f"/home/me/{folder}/bin/python")
 
 
+@pytest.mark.exhaustive
 def test_the_workflow_refuses_it_before_the_first_job(tmp_path):
     """Red before: each job failed by "/usr/bin/bash: line 1: /home/me/My: No such file"."""
     environment = tmp_path / "My Documents"

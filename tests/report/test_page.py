@@ -631,6 +631,7 @@ def test_what_an_answer_rests_on_is_said_beside_it(tmp_path):
     assert "The loss is not finite from step 40 on." in page.text
 
 
+@pytest.mark.exhaustive
 def test_an_end_may_hide_a_step_that_was_not_traced(tmp_path):
     example = write_results(tmp_path / "results")
     path = example.results / "comparisons/reproducibility/denoiser/nondeterministic.json"
@@ -647,6 +648,7 @@ def test_an_end_may_hide_a_step_that_was_not_traced(tmp_path):
     assert f"{said} {unseen}" in Page(example.report()).text
 
 
+@pytest.mark.exhaustive
 def test_a_line_begins_behind_the_step_where_not_every_one_was_traced(tmp_path):
     example = write_results(tmp_path / "results")
     said = "diverge where a line begins, or, where not every step was traced, before it; equal runs"

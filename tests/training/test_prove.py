@@ -99,7 +99,7 @@ def test_state_in_float32_beside_parameters_in_float64_is_rounded_so(changes):
     assert own["bound"] == roundings.bound_of(roundings.EPSILONS["ieee"], is_proven=False)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compile_", ["step", "module"])
 def test_random_numbers_that_nothing_uses_are_drawn_in_a_proof_too(compile_):
     """Red before: generated code draws them, and the proof's tracing left them out."""
@@ -167,6 +167,7 @@ def test_what_only_rounding_decides_is_left_out():
     assert own["parameters"]["judged"] == own["parameters"]["of"] - 1
 
 
+@pytest.mark.exhaustive
 def test_a_bias_of_0_before_batch_normalisation_is_no_false_alarm():
     """In float64 its gradient is 1e-17, far from what another order of sums makes of it."""
     training = Training(

@@ -112,6 +112,7 @@ def test_the_last_iterations_buffers_are_kept(finished):
     assert artifacts.read_tensors(finished / "weights.safetensors")["calls"] == 15
 
 
+@pytest.mark.exhaustive
 def test_an_operation_without_reproducible_implementation_is_named(tmp_path):
     with pytest.raises(TwinrunError, match="no reproducible algorithm for put_: "):
         run(tmp_path, workload={**WORKLOAD, "module": "small:Undeterministic"})

@@ -309,6 +309,7 @@ def test_a_fast_step_is_done_in_parts():
         assert prove(training(compile="step"))["in_parts"] == "Trainer(gradient_clip_val=0.05)"
 
 
+@pytest.mark.exhaustive
 def test_a_proof_has_an_epoch_for_each_number_of_a_schedule():
     """Steps in one piece, then steps of which some only accumulate."""
     told = {"accumulate_grad_batches": {"7": 2}, "max_steps": 90, "min_epochs": 3}

@@ -143,6 +143,7 @@ def test_the_config_may_be_a_part_of_theirs(project, tmp_path):
     assert {rule: jobs_of(done.stdout)[rule] for rule in JOBS} == JOBS
 
 
+@pytest.mark.exhaustive
 def test_another_workflow_uses_one_of_our_rules(project, tmp_path):
     snakefile = repr(str(project.source / "workflow/Snakefile"))
     folder = as_module(tmp_path / "theirs", snakefile)
