@@ -7,21 +7,24 @@ training's, an earlier attempt's at its own, an earlier training's, or its own.
 
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast, get_args
 
 from twinrun.process.held_files import held_of
+from twinrun.process.opened_entries import (
+    MOST_FILES,
+    TICK_NS,
+    WRITES_OF,
+    Entry,
+    Write,
+    changed_at,
+    entries_of,
+    is_changed_since,
+    is_of_steps,
+    same_training,
+)
 
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
-# Written as a whole, in the training's steps or before; or changed. Lost is what was begun anew.
-Write = Literal["written", "prepared", "extended"]
-Entry = Literal[Write, "lost", "joined", "begun", "disturbed", "stale", "found"]
-WRITES_OF = frozenset(get_args(Write))
-TICK_NS = 20 * 10**6  # by which a file's time may be behind the clock
-OF_ATTEMPTS = frozenset(("begun", "disturbed", "stale", "found"))
-MOST_FILES, MOST_KNOWN = 50_000, 10_000  # of earlier trainings that are remembered
 MOST_WRITTEN, MOST_FOUND = 10_000, 100  # of one process, and of one training, that are written down
 
 
@@ -54,7 +57,7 @@ class OpenedLog:
     ours: dict[str, set[Entry]] = field(default_factory=dict)
     """Files that processes of this attempt have written, this one too, and how."""
     several: set[str] = field(default_factory=set)
-    """Of the earlier ones those that more than one training wrote, or one in its steps."""
+    """Of the earlier ones those that `changing` may name."""
     opened_at: dict[str, int] = field(default_factory=dict)
     """When (ns) this process last opened a file to read it."""
     held: set[str] = field(default_factory=set)
@@ -94,11 +97,11 @@ class OpenedLog:
         new = os.pread(self.descriptor, size - start, start)
         whole = new[: new.rfind(b"\n") + 1]
         self.seen, rewritten = start + len(whole), list[str]()
-        for who, entry, moment, file in _entries(whole):
+        for who, entry, moment, file in entries_of(whole):
             if entry == "joined":
                 self.own.clear()  # who joins now has begun behind what was written down until now
             elif entry == "begun":
-                if _same_training(who, self.who) and moment >= self.began:
+                if same_training(who, self.who) and moment >= self.began:
                     self.stepping = min(moment, self.stepping or moment)
             elif who == self.who:
                 if entry in WRITES_OF or entry == "lost":
@@ -106,10 +109,10 @@ class OpenedLog:
                 else:
                     self.read.add((file, entry))
             elif entry in WRITES_OF and moment < self.began:
-                if file in self.earlier or entry != "prepared":
+                if file in self.earlier or is_of_steps(who, entry):
                     self.several.add(file)
                 self.earlier.setdefault(file, moment)
-            elif entry in WRITES_OF and _same_training(who, self.who):
+            elif entry in WRITES_OF and same_training(who, self.who):
                 self.attempts.add(file)
             elif entry in WRITES_OF:
                 self.others.add(file)
@@ -120,7 +123,7 @@ class OpenedLog:
         """Write down files that another training has changed while this process had them open."""
         self.read_on()
         for file in [*self.held]:
-            is_changed = _is_changed_since(file, self.opened_at[file] + TICK_NS)
+            is_changed = is_changed_since(file, self.opened_at[file] + TICK_NS)
             if is_changed and (file, "disturbed") not in self.read:
                 self.append("disturbed", file)
 
@@ -138,7 +141,7 @@ class OpenedLog:
             is_stale = "lost" in ours or self._was_changed(file, self.checkpoint or self._stepping)
             entry = "stale" if is_stale and "written" not in ours else None
         elif file in self.earlier and ours.isdisjoint(("written", "prepared")):
-            changed = _changed_at(file) or 0  # it is gone
+            changed = changed_at(file) or 0  # it is gone
             if not ours and changed > self.began + TICK_NS:  # by who has it open since before
                 entry = "disturbed"
             elif changed > self.earlier[file] - TICK_NS and (
@@ -188,7 +191,7 @@ class OpenedLog:
         if not written:
             return False
         # Who opens a data base, or maps an array, need not write to it.
-        if file in written and _is_changed_since(file, self.began - TICK_NS):
+        if file in written and is_changed_since(file, self.began - TICK_NS):
             return True
         if not written.isdisjoint(map(str, Path(file).parents)):
             return True
@@ -201,100 +204,5 @@ class OpenedLog:
 
     def _was_changed(self, file: str, since: int) -> bool:
         """Say whether an earlier attempt has changed a file since a moment (ns), or may have."""
-        changed = _changed_at(file)
+        changed = changed_at(file)
         return changed is None or since <= changed < self.opened
-
-
-def _changed_at(file: str) -> int | None:
-    """Return when (ns) a file was changed, or put where it is; None if it is not there."""
-    try:  # a Path would be made for each file that is opened
-        several = [os.lstat(file), os.stat(file)]  # noqa: PTH116
-    except OSError:
-        return None
-    return max(max(found.st_mtime_ns, found.st_ctime_ns) for found in several)
-
-
-def _is_changed_since(file: str, moment: int) -> bool:
-    changed = _changed_at(file)
-    return changed is None or changed > moment
-
-
-def _same_training(who: str, other: str) -> bool:
-    return who.partition("/")[0] == other.partition("/")[0]
-
-
-def _entries(lines: bytes) -> list[tuple[str, Entry, int, str]]:
-    split = [line.split("\t") for line in lines.decode(errors="surrogateescape").split("\n")]
-    whole = [parts for parts in split if len(parts) == 4 and parts[2].isdigit()]
-    return [(who, cast(Entry, entry), int(moment), file) for who, entry, moment, file in whole]
-
-
-def files_of(path: Path, who: str, entry: Entry, since: int) -> list[str]:
-    """Name the files of which a training has written something down, sorted.
-
-    Args:
-        path: the log.
-        who: the training, a `/` and any attempt at it.
-        entry: what.
-        since: when (ns) its first attempt began: an earlier training is another one.
-
-    Returns:
-        Their paths from the working directory.
-    """
-    try:
-        found = _entries(path.read_bytes())
-    except OSError:  # none could be written
-        return []
-    return sorted(
-        {
-            os.path.relpath(file)
-            for name, kind, moment, file in found
-            if kind == entry and moment >= since and _same_training(name, who)
-        }
-    )
-
-
-def is_beside_others(path: Path, who: str, since: int) -> bool:
-    """Say whether another training has written something down since a moment (ns)."""
-    try:
-        found = _entries(path.read_bytes())
-    except OSError:
-        return False
-    return any(moment >= since and not _same_training(other, who) for other, _, moment, _ in found)
-
-
-def changing(path: Path, files: Iterable[str], who: str) -> set[str]:
-    """Return those of some files that more than one training has written, or one in its steps.
-
-    Args:
-        path: the log.
-        files: their paths from the working directory.
-        who: that one, a `/` and its attempt.
-    """
-    wanted, writers = {os.path.abspath(file): file for file in files}, dict[str, set[str]]()  # noqa: PTH100
-    own = set[str]()
-    for other, entry, moment, file in _entries(path.read_bytes()) if wanted else ():
-        if entry in WRITES_OF and file in wanted and _is_changed_since(file, moment - TICK_NS):
-            writers.setdefault(wanted[file], set()).add(other.partition("/")[0])
-            if entry != "prepared" and _same_training(other, who):
-                own.add(wanted[file])
-    return own | {file for file, several in writers.items() if len(several) > 1}
-
-
-def forget_trainings(path: Path) -> None:
-    """Keep of a log which files were written, and by whom; no process may have it open."""
-    found = _entries(path.read_bytes())
-    written = dict[str, dict[str, list[tuple[str, Entry, int]]]]()
-    for who, entry, when, file in found:
-        if entry in WRITES_OF:
-            by = written.setdefault(file, {})
-            several = by.pop(training := who.partition("/")[0], [])
-            by[training] = [*several[:1], (who, entry, when)]  # its first and last, now in the end
-    there = [file for file in written if os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
-    last = [(f, each) for f in there for of in [*written[f].values()][-2:] for each in of]
-    kept = [(who, entry, str(when), file) for file, (who, entry, when) in last]
-    # Who was disturbed and then killed is resumed behind that.
-    known = [(w, entry, str(when), f) for w, entry, when, f in found if entry in OF_ATTEMPTS]
-    kept += known[-MOST_KNOWN:]
-    lines = "".join("\t".join(each) + "\n" for each in kept)
-    path.write_bytes(lines.encode(errors="surrogateescape"))

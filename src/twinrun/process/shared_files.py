@@ -28,7 +28,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
-from twinrun.process.opened_log import OpenedLog, changing, files_of
+from twinrun.process.opened_entries import changing, files_of
+from twinrun.process.opened_log import OpenedLog
 from twinrun.wording import some
 
 LOG = "TWINRUN_OPENED_FILES"  # the variable that names the log
@@ -204,15 +205,15 @@ class FoundFiles(TypedDict):
     """What a training has read that had been written before it began."""
 
     changed: list[str]
-    """Files that several trainings have written, this one perhaps too: each finds another's."""
+    """Files that several trainings have written, or one in its steps: each finds another's."""
     kept: list[str]
-    """Files that one other training, or a rehearsal, has written: all find the same."""
+    """Files that a rehearsal has written, or one training ahead of its steps: all find the same."""
 
 
 def found() -> FoundFiles:
     """Name the files of earlier trainings that the training of this process has read, sorted."""
     files = [] if _log is None else files_of(_log.path, _log.who, "found", _log.began)
-    changed = set[str]() if _log is None or not files else changing(_log.path, files, _log.who)
+    changed = set[str]() if _log is None or not files else changing(_log.path, files)
     kept = [file for file in files if file not in changed]
     return {"changed": sorted(changed), "kept": kept}
 
@@ -236,7 +237,7 @@ def read_of_earlier(files: Sequence[str]) -> list[str]:
     what, was, left = ("file", "was", "it") if len(files) == 1 else ("files", "were", "them")
     return [
         f"the {what} {some(files)} {was} read as an earlier training (or the rehearsal) left "
-        f"{left}: a first one finds none"
+        f"{left}: a first one finds none, or another"
     ]
 
 

@@ -7,7 +7,6 @@ them, even if it is killed. Where a file system has none, nobody waits.
 
 import errno
 import fcntl
-import hashlib
 import os
 import time
 import uuid
@@ -18,7 +17,12 @@ from pathlib import Path
 from typing import IO
 
 from twinrun.process.job import say
-from twinrun.process.opened_log import files_of, forget_trainings, is_beside_others
+from twinrun.process.opened_entries import (
+    files_of,
+    forget_trainings,
+    is_beside_others,
+    training_of,
+)
 from twinrun.process.shared_files import BEGAN, LOG, WHO, read_of_attempt, read_of_others
 
 FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
@@ -66,7 +70,7 @@ def side_by_side(label: str, *, alone: bool, began: int | None = None) -> Iterat
         alone: wait until nothing else trains in this working directory, and let nothing begin.
         began: when the first attempt did, in ns since the epoch; None if this is that.
     """
-    who = f"{hashlib.sha256(label.encode()).hexdigest()[:16]}/{uuid.uuid4().hex}"
+    who = f"{training_of(label)}/{uuid.uuid4().hex}"
     log = (FOLDER / "opened.log").absolute()
     before = {name: os.environ.get(name) for name in (LOG, WHO, BEGAN)}
     with ExitStack() as held:

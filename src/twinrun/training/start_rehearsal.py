@@ -26,6 +26,7 @@ from twinrun.errors import JobError, TwinrunError
 from twinrun.process.imported_code import distributions_hash
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
+from twinrun.process.opened_entries import REHEARSAL
 from twinrun.process.planned_code import hash_of_code
 from twinrun.process.side_by_side import side_by_side
 from twinrun.process.slurm import srun_of_job
@@ -139,7 +140,7 @@ def _launched(
         shared.mkdir(parents=True, exist_ok=True)  # other machines see it, unlike /tmp
     with (
         tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder,
-        side_by_side("rehearsal", alone=False),
+        side_by_side(REHEARSAL, alone=False),
     ):
         report = Path(folder, "report.json")
         launch(

@@ -1,0 +1,128 @@
+"""What the log of opened files says: of one training, of all, and what of it is remembered.
+
+Each line has the training and the attempt at it, what was done, when (ns since the epoch), and the
+file. They are written by `opened_log`.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+# Written as a whole, in the training's steps or before; or changed. Lost is what was begun anew.
+Write = Literal["written", "prepared", "extended"]
+Entry = Literal[Write, "lost", "joined", "begun", "disturbed", "stale", "found"]
+WRITES_OF = frozenset(get_args(Write))
+TICK_NS = 20 * 10**6  # by which a file's time may be behind the clock
+OF_ATTEMPTS = frozenset(("begun", "disturbed", "stale", "found"))
+MOST_FILES, MOST_KNOWN = 50_000, 10_000  # of earlier trainings that are remembered
+REHEARSAL = "rehearsal"  # the label of what tries each workload before any training
+
+
+def training_of(label: str) -> str:
+    """Return the name in the log of what is trained under a label."""
+    return hashlib.sha256(label.encode()).hexdigest()[:16]
+
+
+def changed_at(file: str) -> int | None:
+    """Return when (ns) a file was changed, or put where it is; None if it is not there."""
+    try:  # a Path would be made for each file that is opened
+        several = [os.lstat(file), os.stat(file)]  # noqa: PTH116
+    except OSError:
+        return None
+    return max(max(found.st_mtime_ns, found.st_ctime_ns) for found in several)
+
+
+def is_changed_since(file: str, moment: int) -> bool:
+    """Say whether a file has changed, or is gone, since a moment (ns)."""
+    changed = changed_at(file)
+    return changed is None or changed > moment
+
+
+def same_training(who: str, other: str) -> bool:
+    """Say whether two attempts are at one training."""
+    return who.partition("/")[0] == other.partition("/")[0]
+
+
+def entries_of(lines: bytes) -> list[tuple[str, Entry, int, str]]:
+    """Return who, what, when (ns) and which file of each whole line."""
+    split = [line.split("\t") for line in lines.decode(errors="surrogateescape").split("\n")]
+    whole = [parts for parts in split if len(parts) == 4 and parts[2].isdigit()]
+    return [(who, cast(Entry, entry), int(moment), file) for who, entry, moment, file in whole]
+
+
+def files_of(path: Path, who: str, entry: Entry, since: int) -> list[str]:
+    """Name the files of which a training has written something down, sorted.
+
+    Args:
+        path: the log.
+        who: the training, a `/` and any attempt at it.
+        entry: what.
+        since: when (ns) its first attempt began: an earlier training is another one.
+
+    Returns:
+        Their paths from the working directory.
+    """
+    try:
+        found = entries_of(path.read_bytes())
+    except OSError:  # none could be written
+        return []
+    return sorted(
+        {
+            os.path.relpath(file)
+            for name, kind, moment, file in found
+            if kind == entry and moment >= since and same_training(name, who)
+        }
+    )
+
+
+def is_beside_others(path: Path, who: str, since: int) -> bool:
+    """Say whether another training has written something down since a moment (ns)."""
+    try:
+        found = entries_of(path.read_bytes())
+    except OSError:
+        return False
+    return any(moment >= since and not same_training(other, who) for other, _, moment, _ in found)
+
+
+def is_of_steps(who: str, entry: Entry) -> bool:
+    """Say whether this is the state of a training, and not what it makes for all."""
+    return entry != "prepared" and not same_training(who, training_of(REHEARSAL))
+
+
+def changing(path: Path, files: Iterable[str]) -> set[str]:
+    """Return those of some files that more than one training has written, or one in its steps.
+
+    Args:
+        path: the log.
+        files: their paths from the working directory.
+    """
+    wanted, writers = {os.path.abspath(file): file for file in files}, dict[str, set[str]]()  # noqa: PTH100
+    found = set[str]()
+    for who, entry, moment, file in entries_of(path.read_bytes()) if wanted else ():
+        if entry in WRITES_OF and file in wanted and is_changed_since(file, moment - TICK_NS):
+            several = writers.setdefault(wanted[file], set())
+            several.add(who.partition("/")[0])
+            if len(several) > 1 or is_of_steps(who, entry):
+                found.add(wanted[file])
+    return found
+
+
+def forget_trainings(path: Path) -> None:
+    """Keep of a log which files were written, and by whom; no process may have it open."""
+    found = entries_of(path.read_bytes())
+    written = dict[str, dict[str, list[tuple[str, Entry, int]]]]()
+    for who, entry, when, file in found:
+        if entry in WRITES_OF:
+            by = written.setdefault(file, {})
+            several = by.pop(training := who.partition("/")[0], [])
+            by[training] = [*several[:1], (who, entry, when)]  # its first and last, now in the end
+    there = [file for file in written if os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
+    last = [(f, each) for f in there for of in [*written[f].values()][-2:] for each in of]
+    kept = [(who, entry, str(when), file) for file, (who, entry, when) in last]
+    # Who was disturbed and then killed is resumed behind that.
+    known = [(w, entry, str(when), f) for w, entry, when, f in found if entry in OF_ATTEMPTS]
+    kept += known[-MOST_KNOWN:]
+    lines = "".join("\t".join(each) + "\n" for each in kept)
+    path.write_bytes(lines.encode(errors="surrogateescape"))
