@@ -261,7 +261,7 @@ class RunManifest(Origin):
     resumed_at: list[int]
     """Steps after which the training was resumed; empty of one that never was."""
     found_files: NotRequired[FoundFiles]
-    """What it has read that was written before it began; absent of an older version."""
+    """What it has read that it did not write; absent of an older version."""
     made_anew: NotRequired[list[str]]
     """What data of a resumed training had made as they were read and no checkpoint held: they made
     it anew. Absent where there was nothing, and of an older version."""

@@ -133,6 +133,16 @@ def test_files_of_earlier_trainings_are_named_beside_each_answer(tmp_path, acros
     assert "; the file x.npy was made before, and no training has changed it" in row["measured"]
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_runs_that_were_given_anothers_file_are_no_pair(tmp_path, across):
+    """Red at 11f271a7: a pair said "equal" of two runs that were "no result" by themselves."""
+    files = {"changed": [], "kept": [], "disturbing": ["best.pt"]}
+    runs = [write_run(tmp_path, turn, changes={"found_files": files}) for turn in (1, 2)]
+    (row, *_) = verdicts(tmp_path, *runs, across=across).values()
+    assert row["answer"] == "not run"
+    assert "it has used best.pt, which another training wrote or removed meanwhile" in str(row)
+
+
 # Validation, metrics and predictions
 
 OUTPUTS = {

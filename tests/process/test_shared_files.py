@@ -154,7 +154,7 @@ def test_what_it_holds_while_another_writes_it_disturbs(tmp_path, read, is_distu
     (tmp_path / "best.txt").write_bytes(b"")
     sqlite3.connect(tmp_path / "best.txt").execute("create table numbers (number int)")
     steps = [("own", "import mmap"), ("own", read), ("own", "time.sleep(0.1)"), ("other", WRITE)]
-    found = disturbed_by(tmp_path, *steps, ("own", "shared_files.disturbed()"))
+    found = disturbed_by(tmp_path, *steps, ("own", "shared_files.found()"))
     assert found == ["best.txt"] * is_disturbed
 
 
@@ -173,7 +173,7 @@ def test_who_begins_anew_is_not_disturbed_by_what_was_written_between_its_attemp
 def test_who_only_opens_what_another_holds_does_not_disturb(tmp_path):
     (tmp_path / "best.txt").write_text("1")
     steps = [("own", "held = open('best.txt')"), ("own", "time.sleep(0.1)")]
-    steps += [("other", "open('best.txt', 'r+').close()"), ("own", "shared_files.disturbed()")]
+    steps += [("other", "open('best.txt', 'r+').close()"), ("own", "shared_files.found()")]
     assert disturbed_by(tmp_path, *steps) == []
 
 

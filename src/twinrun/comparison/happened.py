@@ -18,6 +18,7 @@ import msgspec
 from twinrun.comparison.conditions import outputs_that_differ
 from twinrun.comparison.pair_records import Comparison
 from twinrun.config.shipped import SCHEMA
+from twinrun.process.shared_files import disturbed_by
 from twinrun.run_files import variant_of
 from twinrun.run_records import Departure, RunManifest, is_in_part
 
@@ -72,6 +73,9 @@ def not_to_be_believed(found: Comparison, manifests: Sequence[RunManifest]) -> l
         found: of the runs, equal or not.
         manifests: as for `not_in_effect`.
     """
+    left = [run["found_files"] for run in manifests if "found_files" in run]
+    if disturbed := [*dict.fromkeys(filter(None, map(disturbed_by, left)))]:
+        return disturbed  # it was another run's
     reasons, is_equal = not_in_effect(manifests), found["answer"] == "equal"
     if variant_of(manifests[0]) == variant_of(manifests[-1]):
         return reasons if is_equal else []  # repeats that differ do so whatever they are called

@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from twinrun.process.opened_entries import changing, files_of
 from twinrun.process.opened_log import OpenedLog
@@ -191,31 +191,37 @@ def leave_out(folders: Sequence[str], *, but: str) -> None:
         _log.watched = f"{but}{os.sep}"
 
 
-def disturbed() -> str | None:
-    """Say by which files the training of this process was disturbed; None if by none."""
-    if _log is None:
-        return None
-    with suppress(OSError):
-        _log.note_held()
-    files = files_of(_log.path, _log.who, "disturbed", _log.began)
-    return read_of_others(files) if files else None
-
-
 class FoundFiles(TypedDict):
-    """What a training has read that had been written before it began."""
+    """What a training has read that it did not write."""
 
     changed: list[str]
     """Files that several trainings have written, or one in its steps: each finds another's."""
     kept: list[str]
     """Files that a rehearsal has written, or one training ahead of its steps: all find the same."""
+    disturbing: NotRequired[list[str]]
+    """Files that another training has written or removed meanwhile; absent if none."""
 
 
 def found() -> FoundFiles:
-    """Name the files of earlier trainings that the training of this process has read, sorted."""
-    files = [] if _log is None else files_of(_log.path, _log.who, "found", _log.began)
-    changed = set[str]() if _log is None or not files else changing(_log.path, files)
-    kept = [file for file in files if file not in changed]
-    return {"changed": sorted(changed), "kept": kept}
+    """Name the files of other trainings that the training of this process has read, sorted."""
+    if _log is None:
+        return {"changed": [], "kept": []}
+    with suppress(OSError):
+        _log.note_held()
+    files = files_of(_log.path, _log.who, "found", _log.began)
+    changed = changing(_log.path, files) if files else set[str]()
+    left: FoundFiles = {
+        "changed": sorted(changed),
+        "kept": [file for file in files if file not in changed],
+    }
+    if disturbing := files_of(_log.path, _log.who, "disturbed", _log.began):
+        left["disturbing"] = disturbing
+    return left
+
+
+def disturbed_by(left: FoundFiles) -> str | None:
+    """Say by which of these files a training was disturbed; None if by none."""
+    return read_of_others(left["disturbing"]) if "disturbing" in left else None
 
 
 def found_by(trainings: Iterable[FoundFiles]) -> FoundFiles:

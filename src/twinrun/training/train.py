@@ -32,7 +32,7 @@ from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
-from twinrun.process.shared_files import disturbed, found, leave_out, read_of_earlier
+from twinrun.process.shared_files import disturbed_by, found, leave_out, read_of_earlier
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
@@ -163,8 +163,8 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
-        "no_result": no_result or disturbed(),
         "found_files": (left := found()),
+        "no_result": no_result or disturbed_by(left),
         "doubts": doubts + unproven + read_of_earlier(left["changed"]),
         "seconds": {
             "setup": round(setup_ended - started, 3),
