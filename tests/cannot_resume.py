@@ -66,3 +66,12 @@ class FailsAnyway(Killed):
         if self.trainer.current_epoch == 2:
             raise ValueError("my own mistake")
         return super().training_step(batch, batch_idx)
+
+
+class MakesAFolder(Small):
+    """Makes a folder that must not be there yet."""
+
+    def setup(self, stage):
+        """Make it, of all stages in the first."""
+        if stage == "fit":
+            Path("outputs").mkdir()

@@ -43,6 +43,16 @@ def test_a_failed_training_leaves_all_its_files_and_its_sentence(asked, capfd):
     assert manifest.items() >= IDENTITY.items()
 
 
+def test_what_the_rehearsal_made_too_is_said_to_be_there(tmp_path, monkeypatch):
+    """Red at 11f271a7: "File exists: outputs", which the rehearsal had made."""
+    monkeypatch.chdir(tmp_path)
+    Path("outputs").mkdir()
+    workload = {**WORKLOAD, "module": "cannot_resume:MakesAFolder"}
+    asked = rebuilt(train, arguments(tmp_path / "run", workload, VARIANT))["run"]
+    with pytest.raises(TwinrunError, match=r"File exists: outputs; .* \(exist_ok=True\), or "):
+        run(asked, {})
+
+
 @pytest.mark.parametrize("error", [JobError, OSError])
 def test_other_failures_are_the_workflows(asked, error, tmp_path):
     with pytest.raises(error), failure_kept(asked):

@@ -24,6 +24,12 @@ WITHOUT_LOADERS = (
 
 OWN_LOADERS = "; {1} is to have one; leave `data` out where the module brings its loaders"
 
+# What one process has made all later ones find: the rehearsal comes first.
+THERE_ALREADY = (
+    "; the rehearsal and all runs have one working directory: let it be there (exist_ok=True), or "
+    "write below self.trainer.default_root_dir, which each run has for itself"
+)
+
 OF_HPARAMS = "; what `hparams` holds is given to the constructor: hyperparameters."
 
 OF_MAPPINGS = (
@@ -56,6 +62,8 @@ def remedy_of_config(
     """
     if remedy := remedy_of_workers(text):
         return remedy
+    if isinstance(error, FileExistsError):
+        return THERE_ALREADY
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return NO_LOGGER

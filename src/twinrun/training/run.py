@@ -3,6 +3,8 @@
 Or two where the first one goes on behind a kill, and fails.
 """
 
+import errno
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +19,7 @@ from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.side_by_side import is_alone, keep_alone, side_by_side
 from twinrun.run_files import RESUMED
+from twinrun.training.remedies import THERE_ALREADY
 
 BEGAN = "began"  # beside the checkpoints: when the first attempt did, in ns
 
@@ -135,10 +138,17 @@ def _run(asked: Run, further: Mapping[str, str]) -> None:
 
 
 def _launch(asked: Run, environment: Mapping[str, str], *, is_stopped: bool) -> None:
-    launch(
-        "twinrun.training.train:train",
-        {"run": asked, "is_stopped": is_stopped},
-        environment,
-        workers=asked.training.variant.devices,
-        nodes=asked.training.variant.nodes,
-    )
+    try:
+        launch(
+            "twinrun.training.train:train",
+            {"run": asked, "is_stopped": is_stopped},
+            environment,
+            workers=asked.training.variant.devices,
+            nodes=asked.training.variant.nodes,
+        )
+    except JobError:
+        raise
+    except TwinrunError as error:
+        if os.strerror(errno.EEXIST) in str(error) and THERE_ALREADY not in str(error):
+            raise TwinrunError(f"{error}{THERE_ALREADY}") from error
+        raise
