@@ -7,7 +7,10 @@ from pathlib import Path
 import torch
 from small import Small
 
+from twinrun.process.shared_files import LOG
+
 OTHERS = "TEST_OF_TWINRUN_TRAININGS"  # so many of them wait for each other
+HELD = []  # files
 
 
 def met(name):
@@ -74,3 +77,21 @@ class Continues(Small):
 
     def on_train_end(self):
         torch.save(self.state_dict(), "last.pt")
+
+
+class SecondWorkerHolds(Small):
+    """Keeps a file open in its second worker's process, while another training writes it."""
+
+    def on_train_start(self):
+        """Open it."""
+        if self.trainer.global_rank == 1:
+            HELD.append(Path("shared.txt").open())  # noqa: SIM115
+
+    def on_train_epoch_end(self):
+        """Write what the other one would, and the log's line of it."""
+        if self.trainer.global_rank == 1:
+            time.sleep(0.1)
+            os.utime("shared.txt")
+            line = f"other/1\twritten\t{time.time_ns()}\t{Path('shared.txt').absolute()}\n"
+            with Path(os.environ[LOG]).open("a") as log:
+                log.write(line)

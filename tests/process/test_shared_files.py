@@ -147,6 +147,15 @@ def test_so_does_a_folder_that_it_writes_in_and_another_has_removed(tmp_path):
         ("held = sqlite3.connect('best.txt'); held.execute('pragma user_version')", True),
         ("open('best.txt', 'rb').read()", False),
         ("held = open('best.txt'); held.close()", False),
+        # Red at 11f271a7: who wrote it as a whole was not taken for one that reads it.
+        ("held = open('best.txt', 'w+b')", True),
+        (
+            "f = open('best.txt', 'w+b'); f.write(b'1'); f.flush(); "
+            "held = mmap.mmap(f.fileno(), 0); f.close()",
+            True,
+        ),
+        # A log that a training adds to, and looks into once.
+        ("held = open('best.txt', 'a'); open('best.txt').close()", False),
     ],
 )
 def test_what_it_holds_while_another_writes_it_disturbs(tmp_path, read, is_disturbed):
@@ -156,6 +165,47 @@ def test_what_it_holds_while_another_writes_it_disturbs(tmp_path, read, is_distu
     steps = [("own", "import mmap"), ("own", read), ("own", "time.sleep(0.1)"), ("other", WRITE)]
     found = disturbed_by(tmp_path, *steps, ("own", "shared_files.found()"))
     assert found == ["best.txt"] * is_disturbed
+
+
+HOLDS = """
+import multiprocessing
+def hold(opened, end):
+    global held  # as a worker's arguments hold its dataset
+    held = open('best.txt')
+    opened.set()
+    end.wait()
+context = multiprocessing.get_context('fork')
+opened, end = context.Event(), context.Event()
+worker = context.Process(target=hold, args=(opened, end))
+worker.start()
+opened.wait()
+"""
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_so_does_what_its_data_workers_hold(tmp_path, is_ended):
+    """Red at 11f271a7: only the training's own process looked at what it held, as it ended."""
+    (tmp_path / "best.txt").write_text("1")
+    steps = [("own", f"exec({HOLDS!r})"), ("own", "time.sleep(0.1)"), ("other", WRITE)]
+    end = ("own", "end.set(); worker.join()")
+    found = ("own", "shared_files.found()")
+    steps += [end, found] if is_ended else [found, end]
+    assert disturbed_by(tmp_path, *steps) == ["best.txt"]
+
+
+def test_what_data_workers_add_to_alone_disturbs_nobody(tmp_path):
+    adds = HOLDS.replace("open('best.txt')", "open('best.txt', 'a')")
+    steps = [("own", f"exec({adds!r})"), ("own", "time.sleep(0.1)"), ("other", WRITE)]
+    steps += [("own", "shared_files.found()"), ("own", "end.set(); worker.join()")]
+    assert disturbed_by(tmp_path, *steps) == []
+
+
+def test_what_two_make_and_read_at_once_disturbs_who_came_last_too(tmp_path):
+    """The other one may have filled it since."""
+    with Process(tmp_path, "own") as own, Process(tmp_path, "other") as other:
+        other.do("held = open('best.txt', 'w+b'); held.write(b'1')")
+        own.do("open('best.txt', 'w+b').write(b'2')")
+    assert names_of(tmp_path, "disturbed") == ["best.txt"]
 
 
 def test_who_begins_anew_is_not_disturbed_by_what_was_written_between_its_attempts(tmp_path):

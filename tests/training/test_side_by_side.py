@@ -82,6 +82,18 @@ def test_one_that_was_given_anothers_file_is_trained_again_alone(tmp_path, modul
 
 
 @pytest.mark.exhaustive
+def test_what_a_later_worker_holds_is_looked_at(tmp_path, monkeypatch, capfd):
+    """Red at 11f271a7: the first worker's process alone looked at what it held, as it ended."""
+    monkeypatch.chdir(tmp_path)
+    Path("shared.txt").touch()
+    Path(".snakemake").mkdir()
+    workload = {**WORKLOAD, "module": "best_in_a_file:SecondWorkerHolds", "epochs": 1}
+    given = arguments(tmp_path / "run", workload, {**VARIANT, "threads": 1, "devices": 2})
+    module_of_run.run(convert(given["run"], Run), {})
+    assert "it has used shared.txt, which another training wrote" in capfd.readouterr().err
+
+
+@pytest.mark.exhaustive
 def test_where_nobody_can_be_kept_alone_it_is_no_result(tmp_path):
     found, said = trained(tmp_path, "KeepsBest", locks=False)
     assert "it is trained again" in said

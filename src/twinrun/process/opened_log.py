@@ -7,6 +7,7 @@ training's, an earlier attempt's at its own, an earlier training's, or its own.
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,13 +120,24 @@ class OpenedLog:
                 rewritten += [file] if file in self.opened_at else []
         self.held |= held_of(rewritten) if rewritten else set()
 
-    def note_held(self) -> None:
-        """Write down files that another training has changed while this process had them open."""
+    def note_held(self, forks: Iterable[int] = ()) -> None:
+        """Write down files that another training has changed while this process had them open.
+
+        Args:
+            forks: of it, that are still there: none of them can look by itself.
+        """
         self.read_on()
         for file in [*self.held]:
-            is_changed = is_changed_since(file, self.opened_at[file] + TICK_NS)
-            if is_changed and (file, "disturbed") not in self.read:
-                self.append("disturbed", file)
+            self._note_held(file, self.opened_at[file])
+        for fork in forks if self.others else ():
+            for file in held_of(self.others, fork):
+                self._note_held(file, self.began)
+
+    def _note_held(self, file: str, since: int) -> None:
+        is_changed = is_changed_since(file, since + TICK_NS)
+        if is_changed and (file, "disturbed") not in self.read:
+            self.read.add((file, "disturbed"))
+            self.append("disturbed", file)
 
     def note_read(self, file: str, *, is_moved: bool = False) -> None:
         """Write down a file of another training, or attempt, that is read.

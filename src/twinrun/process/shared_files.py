@@ -17,6 +17,7 @@ other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidd
 folders of its own.
 """
 
+import multiprocessing
 import os
 import site
 import sys
@@ -25,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -58,6 +60,7 @@ def watch() -> None:
     with suppress(OSError):
         _log.append("joined", "")
     sys.addaudithook(_heard)
+    register_after_fork(_log, _look_at_end)
 
 
 def under_way() -> None:
@@ -114,7 +117,7 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             is_written = bool(isinstance(flags, int) and flags & WRITES) or (
                 isinstance(mode, str) and bool({*"wax+"} & {*mode})
             )
-            is_read = not is_written or ("+" in str(mode) and "w" not in str(mode))
+            is_read = not is_written or "+" in str(mode)
             # `os.open` says nothing of a mode.
             is_whole = bool(isinstance(flags, int) and flags & os.O_TRUNC) or (
                 isinstance(mode, str) and bool({*"wx"} & {*mode})
@@ -148,10 +151,14 @@ def _opened(
     if not _is_theirs(file, log):
         return
     log.read_on()
-    if is_read or is_moved:
+    is_made = is_read and is_written and is_whole
+    if (is_read or is_moved) and not is_made:
         log.note_read(file, is_moved=is_moved)
     if is_written:
         log.note_written(file, is_whole=is_whole, is_removed=is_removed)
+    if is_made:  # and read behind that: an array that is mapped
+        log.read_on()
+        log.note_read(file)
 
 
 def _is_theirs(file: str, log: OpenedLog) -> bool:
@@ -191,6 +198,19 @@ def leave_out(folders: Sequence[str], *, but: str) -> None:
         _log.watched = f"{but}{os.sep}"
 
 
+def look_at_held() -> None:
+    """Write down what others have changed while this process, or a fork of it, had it open."""
+    if _log is None:
+        return
+    with suppress(OSError):
+        _log.note_held(each.pid for each in multiprocessing.active_children() if each.pid)
+
+
+def _look_at_end(_: OpenedLog) -> None:
+    # A data worker's: as it ends, nobody else can look any more.
+    Finalize(None, look_at_held, exitpriority=0)
+
+
 class FoundFiles(TypedDict):
     """What a training has read that it did not write."""
 
@@ -206,8 +226,7 @@ def found() -> FoundFiles:
     """Name the files of other trainings that the training of this process has read, sorted."""
     if _log is None:
         return {"changed": [], "kept": []}
-    with suppress(OSError):
-        _log.note_held()
+    look_at_held()
     files = files_of(_log.path, _log.who, "found", _log.began)
     changed = changing(_log.path, files) if files else set[str]()
     left: FoundFiles = {

@@ -27,7 +27,7 @@ from twinrun.process.compiler_cache import cache_used
 from twinrun.process.environment import Actual
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
-from twinrun.process.shared_files import under_way
+from twinrun.process.shared_files import look_at_held, under_way
 from twinrun.run_records import Departure, NotHeld
 from twinrun.trace.fingerprints import is_plain
 from twinrun.training.not_held import Began, began_with, prints_not_held
@@ -219,6 +219,10 @@ class WhatHappened(pl.Callback):
             if after[name] == before[name]
         ]
         self.departures += of_parts(trainer, pl_module)
+
+    def teardown(self, *_: object, **__: object) -> None:
+        """Look at the files that this process holds; the first of several workers knows its own."""
+        look_at_held()
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
