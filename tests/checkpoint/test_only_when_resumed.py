@@ -4,8 +4,11 @@ Red before: they were as those hooks had left them; a training ended whose next 
 """
 
 import pytest
+import pytorch_lightning as pl
+import torch
 from resumed import assert_resumed, fit
 from small import Small
+from torchmetrics import MeanMetric
 
 from twinrun.errors import TwinrunError
 
@@ -50,6 +53,117 @@ class Reloads(Weighed):
         self.weight = 1.0
 
 
+class OfTheClass(Small):
+    """Asks likewise, of what only the class has: red at 11f271a7, and so are all that follow."""
+
+    weight = 1.0
+
+    def training_step(self, batch, batch_idx):
+        return self.weight * super().training_step(batch, batch_idx)
+
+    def on_train_start(self):
+        if self.trainer.global_step:
+            self.weight = 0.5
+
+
+class IsLoaded(OfTheClass):
+    """Is told that it is resumed."""
+
+    def on_train_start(self):
+        pass
+
+    def on_load_checkpoint(self, checkpoint):
+        self.weight = 0.5
+
+
+class IsLoadedOnce(IsLoaded, Weighed):
+    """Likewise, of what an instance has."""
+
+
+class Loads(OfTheClass):
+    """Notes that weights have been loaded."""
+
+    def on_train_start(self):
+        pass
+
+    def load_state_dict(self, state, strict=True, **more):
+        self.weight = 0.5
+        return super().load_state_dict(state, strict=strict, **more)
+
+
+class Knows(Small):
+    """Goes by whether there is an attribute."""
+
+    def on_train_start(self):
+        if self.trainer.global_step:
+            self.first_step = self.trainer.global_step
+
+    def training_step(self, batch, batch_idx):
+        weight = 0.5 if hasattr(self, "first_step") else 1.0
+        return weight * super().training_step(batch, batch_idx)
+
+
+class MakesALayer(Small):
+    """Has None until the training begins, and a layer then."""
+
+    def __init__(self):
+        super().__init__()
+        self.noise = None
+
+    def on_fit_start(self):
+        self.noise = torch.nn.Dropout(0.5)
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        if self.noise is not None and self.current_epoch == 2:
+            inputs = self.noise(inputs)
+        return super().training_step((inputs, targets), batch_idx)
+
+
+class MakesAMetric(Small):
+    """Likewise, with a metric."""
+
+    def __init__(self):
+        super().__init__()
+        self.metric = None
+
+    def on_fit_start(self):
+        self.metric = MeanMetric()
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        self.metric.update(batch[0].mean())
+        self.log("mean", self.metric)
+
+
+class Drops(pl.Callback):
+    """Drops the learning rate in the third epoch of this training."""
+
+    start = 0
+
+    def __init__(self):
+        self.start = 0
+
+    def on_train_start(self, trainer, pl_module):
+        self.start = trainer.current_epoch
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        if trainer.current_epoch - self.start == 2:
+            for group in trainer.optimizers[0].param_groups:
+                group["lr"] *= 0.1
+
+
+class DropsByTheClass(Drops):
+    """Likewise, by what only the class has at first."""
+
+    def __init__(self):
+        pass
+
+    def on_train_start(self, trainer, pl_module):
+        if trainer.current_epoch:
+            self.start = trainer.current_epoch
+
+
 class TakesAnObject(CountsSteps):
     """Likewise, with what no checkpoint can hold."""
 
@@ -65,10 +179,30 @@ class TakesAnObject(CountsSteps):
         return self.weigh(1.4) * super().training_step(batch, batch_idx)
 
 
+OF_MODULES = [
+    *(GoodEnough, CountsSteps, Reloads, OfTheClass, IsLoaded, IsLoadedOnce, Loads, Knows),
+    *(MakesALayer, MakesAMetric),
+]
+
+
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (8, 7)])
-@pytest.mark.parametrize("module", [GoodEnough, CountsSteps, Reloads])
+@pytest.mark.parametrize("module", OF_MODULES)
 def test_they_are_as_in_the_uninterrupted_training(tmp_path, module, kill, at):
     options = {"module": module, "num_sanity_val_steps": 2, "max_epochs": 3}
+    assert_resumed(tmp_path, [at], kills=[kill], **options)
+
+
+class Anew(list):
+    """Makes a callback of a class for each training."""
+
+    def __iter__(self):
+        return (kind() for kind in list.__iter__(self))
+
+
+@pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
+@pytest.mark.parametrize("kind", [Drops, DropsByTheClass])
+def test_so_are_those_of_callbacks(tmp_path, kind, kill, at):
+    options = {"callbacks": Anew([kind]), "max_epochs": 4}
     assert_resumed(tmp_path, [at], kills=[kill], **options)
 
 

@@ -6,7 +6,7 @@ is put back as it was where the first process began; what is not is a reason to 
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, TypedDict
 
@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.looks import UNSEEN, look
-from twinrun.checkpoint.own_states import SAID
+from twinrun.checkpoint.own_states import SAID, is_other
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     looked_at,
@@ -59,11 +59,6 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
 
 
-def is_of_module(key: str) -> bool:
-    """Say whether it names an attribute of the module, or of a part of it, among such looks."""
-    return key.startswith(_MODULE)
-
-
 def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
     """Return what brings a resumed training to where the first process began.
 
@@ -80,6 +75,37 @@ def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
     )
 
 
+def made_anew(
+    now: Mapping[str, str], start: Container[str], before: Container[str], changed: Attributes
+) -> list[str]:
+    """Name the attributes that there are only because a training is resumed.
+
+    Args:
+        now: as `looks_now` found what there is behind the hooks that begin one.
+        start: the keys of what there was in the first process then.
+        before: what there was in this one before loading, and before any hook.
+        changed: what has come since, and is put back.
+    """
+    later = _later(changed)
+    return [
+        key
+        for key, state in now.items()
+        if key.startswith((_MODULE, _CALLBACK))
+        and is_other(None, state)
+        and not (key in start or key in before or key in later)
+    ]
+
+
+def remove(trainer: pl.Trainer, keys: Iterable[str]) -> str | None:
+    """Remove these attributes; name one that cannot be removed, if there is one."""
+    for key in keys:
+        owner, name = _owner_of(trainer, key)
+        if name not in vars(owner):  # of what TorchScript keeps, say
+            return f"{_called(trainer, key)} is there only where the training is resumed"
+        delattr(owner, name)
+    return None
+
+
 def put_back_start(
     trainer: pl.Trainer, found: Mapping[str, str], saved: AtStart, changed: Attributes
 ) -> str | None:
@@ -94,7 +120,7 @@ def put_back_start(
     Returns:
         What cannot be put back, if anything.
     """
-    later = {f"{_MODULE}{path} {name}" for path, values in changed.items() for name in values}
+    later = _later(changed)
     names, own = names_in(trainer), _of_optimizers(trainer)
     for key, state in saved["looks"].items():
         others = {each for each in (state, found.get(key, "")) if not each.startswith(SAID)}
@@ -108,6 +134,10 @@ def put_back_start(
         elif not is_kept or not _is_filled(there, value):  # wherever it lies
             return f"{_called(trainer, key)} is not what it was where the training began"
     return None
+
+
+def _later(changed: Attributes) -> set[str]:
+    return {f"{_MODULE}{path} {name}" for path, values in changed.items() for name in values}
 
 
 def names_in(trainer: pl.Trainer) -> set[str]:
@@ -150,15 +180,22 @@ def _called(trainer: pl.Trainer, key: str) -> str:
 
 
 def _set(trainer: pl.Trainer, key: str, value: object) -> None:
-    if key.startswith(_CALLBACK):
-        index, name = key.removeprefix(_CALLBACK).split(" ", 1)
-        setattr(vars(trainer)["callbacks"][int(index)], name.partition(".")[2], value)
-    elif key.startswith(_OPTIMIZER):
-        index, name = key.removeprefix(_OPTIMIZER).split(" ", 1)
-        setattr(trainer.optimizers[int(index)], name.partition(".")[2], value)
+    owner, name = _owner_of(trainer, key)
+    if isinstance(owner, torch.nn.Module):
+        set_attribute(owner, name, value)
     else:
+        setattr(owner, name, value)
+
+
+def _owner_of(trainer: pl.Trainer, key: str) -> tuple[object, str]:
+    """Return what has the attribute that a key names, and its name there."""
+    if key.startswith(_MODULE):
         path, _, name = key.removeprefix(_MODULE).rpartition(" ")
-        set_attribute(trainer.lightning_module.get_submodule(path), name, value)
+        return trainer.lightning_module.get_submodule(path), name
+    kind = _CALLBACK if key.startswith(_CALLBACK) else _OPTIMIZER
+    index, name = key.removeprefix(kind).split(" ", 1)
+    several = vars(trainer)["callbacks"] if kind == _CALLBACK else trainer.optimizers
+    return several[int(index)], name.partition(".")[2]
 
 
 @torch.no_grad()

@@ -70,6 +70,8 @@ class Folder:
         self._refusal = self._folder / "refused.txt"
         self._identity: dict[str, object] = json.loads(json.dumps(identity))
         self._new: CheckpointEntry | None = None
+        self.is_used = False
+        """Whether `last` has found a checkpoint."""
         self.refused: str | None = None
         """Why `last` found no checkpoint that can be used."""
         self.expected: str | None = None
@@ -97,6 +99,7 @@ class Folder:
             with suppress(OSError):
                 (self._folder / RESUMED).touch()
                 goes_on_from(path)
+            self.is_used = True
             return str(path)
         self.refused = f"it {what}"
         self._say(f"{path} {what}: the training starts from its beginning")

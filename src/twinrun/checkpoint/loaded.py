@@ -15,7 +15,6 @@ import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
 from twinrun.checkpoint import best_models
-from twinrun.checkpoint.at_start import AtStart, is_of_module, looks_now, state_at_start
 from twinrun.checkpoint.left_out import tensors_of
 from twinrun.checkpoint.loaded_states import LoadedCallbacks, LoadedData
 from twinrun.checkpoint.own_memory import id_of_memory
@@ -48,21 +47,10 @@ class Loaded:
             self._held["callbacks"], checkpoint[best_models.KEY].get("looks_of_callbacks", {})
         )
         self._data = LoadedData(checkpoint, trainer)
-        self.attributes = AtStart(looks={}, values={})
-        """The module's that no hook had changed, before those that begin a training."""
 
-    def look(self, trainer: pl.Trainer, told: Mapping[str, str]) -> None:
-        """Look at what Lightning has loaded, before any hook changes it.
-
-        Args:
-            trainer: of the training.
-            told: as `looks_now` found the attributes before that.
-        """
+    def look(self, trainer: pl.Trainer) -> None:
+        """Look at what Lightning has loaded, before any hook changes it."""
         self._callbacks.look(trainer)
-        looks = {key: look for key, look in looks_now(trainer).items() if told.get(key) == look}
-        self.attributes = state_at_start(
-            trainer, {k: v for k, v in looks.items() if is_of_module(k)}
-        )
 
     def put_back(self, trainer: pl.Trainer, module: pl.LightningModule) -> str | None:
         """Put them back; what a module names otherwise than in its state_dict is not among them.

@@ -6,7 +6,13 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
-from twinrun.checkpoint.at_start import AtStart, names_in, put_back_start
+from twinrun.checkpoint.at_start import (
+    AtStart,
+    made_anew,
+    names_in,
+    put_back_start,
+    remove,
+)
 from twinrun.checkpoint.gradients import put_back_gradients
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
@@ -62,36 +68,43 @@ def restore(
     return _elsewhere(trainer, module, state)
 
 
-def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBeside) -> str | None:
-    """Put back what the training began with, where the hooks that begin one made it anew.
+def begin_as_before(
+    trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBeside, constructed: AtStart
+) -> str | None:
+    """Put back what the training began with, where loading it or first hooks made it otherwise.
 
     Args:
         trainer: of the training.
         state: of the checkpoint.
         found: a look behind these hooks; it is told what there was in the first process.
+        constructed: what this process had before it loaded anything, and before any hook.
 
     Returns:
         What cannot be put back, if anything.
     """
-    start, made = _whole_start(state, found.made), found.made
+    start, made = _whole_start(state["at_start"], found.made, constructed), found.made
+    changed = state["attributes"]
+    new = made_anew(made, start["looks"], constructed["looks"], changed)
+    if (what := remove(trainer, new)) is not None:
+        return what
     # What had changed by the last checkpoint has changed by the next one, too.
     found.made = start["looks"]
     anew = found.attributes.keys() - names_in(trainer)
     found.attributes |= {k: v for k, v in start["looks"].items() if k in anew}
-    return found.put_back(trainer, state) or put_back_start(
-        trainer, made, start, state["attributes"]
-    )
+    found.attributes = {k: v for k, v in found.attributes.items() if k not in new}
+    return found.put_back(trainer, state) or put_back_start(trainer, made, start, changed)
 
 
-def _whole_start(state: Mapping[str, Any], now: Mapping[str, str]) -> AtStart:
-    """Return what a training began with, also what only hooks of this process have changed.
+def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -> AtStart:
+    """Return what a training began with, also what has changed in this process alone since.
 
-    Those before the first step may go by the weights, which are the checkpoint's: a sanity check,
-    which Lightning makes once more.
+    Hooks may ask whether they are resumed, or go by the weights, which are the checkpoint's: a
+    sanity check, which Lightning makes once more.
     """
-    start, loaded = state["at_start"], state["loaded"].attributes
-    looks = {k: v for k, v in loaded["looks"].items() if now.get(k) != v} | start["looks"]
-    return AtStart(looks=looks, values={**loaded["values"], **start["values"]})
+    looks = {k: v for k, v in constructed["looks"].items() if now.get(k, v) != v}
+    return AtStart(
+        looks=looks | start["looks"], values={**constructed["values"], **start["values"]}
+    )
 
 
 def begin_anew(trainer: pl.Trainer) -> None:

@@ -7,11 +7,10 @@
     trainer.fit(module, data, ckpt_path=resumable.last(), weights_only=True)
     resumable.remove()
 
-Lightning's own checkpoint holds no RNG state, and resuming from it makes the loader's iterator
-before the sampler knows its epoch. This one is taken where an epoch starts, or between two batches
-of an epoch that is longer than `minutes`, and put back at the same point, where the iterator is
-made once more and has given the batches of before. What it cannot hold, it says. Where another
-batch comes first behind it, the training is broken off.
+Lightning's own checkpoint holds no RNG state, and its loader's iterator is made before the sampler
+knows its epoch. This one is taken where an epoch starts, or between two batches of one longer than
+`minutes`, and put back there, where the iterator is made once more and has given the batches of
+before. What it cannot hold, it says. Where another batch comes first, the training is broken off.
 """
 
 import time
@@ -22,7 +21,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import other_shapes, restored
-from twinrun.checkpoint.at_start import looks_now
+from twinrun.checkpoint.at_start import looks_now, state_at_start
 from twinrun.checkpoint.best_models import KEY
 from twinrun.checkpoint.completed import complete, write
 from twinrun.checkpoint.first_batch import FirstBatch
@@ -101,6 +100,7 @@ class Resumable(pl.Callback):
         self._told = looks_now(trainer)
         if stage != "fit":
             return
+        self._constructed = state_at_start(trainer, self._told if self._folder.is_used else {})
         self._epoch = RunningEpoch(
             trainer,
             self._fingerprint,
@@ -115,7 +115,7 @@ class Resumable(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
         if self._restored is not None:
-            self._restored["loaded"].look(trainer, self._told)
+            self._restored["loaded"].look(trainer)
         self._shapes = other_shapes.tensor_shapes_of(pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -271,8 +271,8 @@ class Resumable(pl.Callback):
     ) -> None:
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
-        found = KeptBeside(trainer, self._first_batch.late)
-        self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found))
+        made, found = self._constructed, KeptBeside(trainer, self._first_batch.late)
+        self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found, made))
         if is_whole := "epoch" not in state:
             told, together = self._first_batch.is_told, self._together
             self._unless(restored.restore(trainer, module, state, together, is_compared=told))

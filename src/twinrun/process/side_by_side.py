@@ -44,14 +44,16 @@ class Neighbours:
         """Say how other trainings have disturbed it, in any attempt; None if they have not.
 
         Args:
-            error: by which it failed, if it did. One of a file or folder that was there, or was
-                not, may be due to those beside it.
+            error: by which it failed, if it did. One of a file or folder that was there, was not,
+                or was shortened, may be due to those beside it.
         """
         if files := files_of(self.log, self.who, "disturbed", self.since):
             return read_of_others(files)
         numbers = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
         is_of_file = any(os.strerror(number) in str(error) for number in numbers)
-        if is_of_file and is_beside_others(self.log, self.who, self.since):
+        if (is_of_file or is_of_a_shortened_file(error)) and is_beside_others(
+            self.log, self.who, self.since
+        ):
             return f"it failed beside another training ({error})"
         return None
 
@@ -59,6 +61,11 @@ class Neighbours:
         """Say which files of an earlier attempt at it it has read; None if none."""
         stale = files_of(self.log, self.who, "stale", self.since)
         return read_of_attempt(stale) if stale else None
+
+
+def is_of_a_shortened_file(error: Exception | None) -> bool:
+    """Say whether a process was ended as one is whose mapped file was shortened: by SIGBUS."""
+    return any(words in str(error) for words in ("SIGBUS", "Bus error"))
 
 
 @contextmanager

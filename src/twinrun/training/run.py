@@ -17,7 +17,12 @@ from twinrun.process.compiler_cache import own_cache
 from twinrun.process.import_log import kept
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
-from twinrun.process.side_by_side import is_alone, keep_alone, side_by_side
+from twinrun.process.side_by_side import (
+    is_alone,
+    is_of_a_shortened_file,
+    keep_alone,
+    side_by_side,
+)
 from twinrun.run_files import RESUMED
 from twinrun.training.remedies import THERE_ALREADY
 
@@ -47,10 +52,10 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         if others is None and stale is None:
             try:
                 _run(asked, further)
-            except JobError:
-                raise
             # What a half-written file of another's leads to says nothing of the training.
             except TwinrunError as error:
+                if isinstance(error, JobError) and not is_of_a_shortened_file(error):
+                    raise
                 others, stale = neighbours.of_others(error), neighbours.of_attempt()
                 if stale is None and (alone or others is None):
                     raise
