@@ -51,9 +51,8 @@ class Neighbours:
             return read_of_others(files)
         numbers = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
         is_of_file = any(os.strerror(number) in str(error) for number in numbers)
-        if (is_of_file or is_of_a_shortened_file(error)) and is_beside_others(
-            self.log, self.who, self.since
-        ):
+        is_of_file |= is_of_a_shortened_file(error)
+        if is_of_file and is_beside_others(self.log, self.who, self.since):
             return f"it failed beside another training ({error})"
         return None
 
