@@ -7,7 +7,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from resumed import assert_resumed, fit
-from small import Small
+from small import Points, Small
 from torchmetrics import MeanMetric
 
 from twinrun.errors import TwinrunError
@@ -164,6 +164,54 @@ class DropsByTheClass(Drops):
             self.start = trainer.current_epoch
 
 
+class DropsWithAState(Drops):
+    """Keeps another thing in a state of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def on_train_batch_end(self, *_):
+        self.calls += 1
+
+    def state_dict(self):
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state):
+        self.calls = state["calls"]
+
+
+class KeepsPending(DropsWithAState):
+    """Is told its state ahead of the hook that puts it where it belongs."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.pending = None, None
+
+    def on_train_start(self, trainer, pl_module):
+        super().on_train_start(trainer, pl_module)
+        self.calls, self.pending = self.pending or 0, None
+
+    def load_state_dict(self, state):
+        self.pending = state["calls"]
+
+
+class FromEpoch(Points):
+    """Notes in which epoch its loader was made, and weighs what comes two epochs later."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.first = 0
+
+    def train_dataloader(self):
+        self.first = self.trainer.current_epoch
+        return super().train_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, targets = batch
+        return [inputs * (0.5 if self.trainer.current_epoch - self.first == 2 else 1.0), targets]
+
+
 class TakesAnObject(CountsSteps):
     """Likewise, with what no checkpoint can hold."""
 
@@ -200,10 +248,15 @@ class Anew(list):
 
 
 @pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
-@pytest.mark.parametrize("kind", [Drops, DropsByTheClass])
+@pytest.mark.parametrize("kind", [Drops, DropsByTheClass, DropsWithAState, KeepsPending])
 def test_so_are_those_of_callbacks(tmp_path, kind, kill, at):
     options = {"callbacks": Anew([kind]), "max_epochs": 4}
     assert_resumed(tmp_path, [at], kills=[kill], **options)
+
+
+@pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
+def test_so_are_those_of_a_data_module(tmp_path, kill, at):
+    assert_resumed(tmp_path, [at], kills=[kill], data=FromEpoch, max_epochs=4)
 
 
 def test_what_no_checkpoint_holds_ends_the_attempt(tmp_path):

@@ -30,10 +30,17 @@ from twinrun.checkpoint.unsaved_optimizers import (
     states_of_optimizers,
     values_of_optimizers,
 )
-from twinrun.checkpoint.unsaved_state import attributes_of_callbacks, kept_anyway
+from twinrun.checkpoint.unsaved_state import (
+    attributes_of_callbacks,
+    kept_anyway,
+    own_of_callback,
+    says_itself,
+)
 
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
+# Numbers beside a state of one's own: of callbacks, by their turn, and of the data module.
+_NUMBER, _DATA = "number ", "data"
 
 
 class AtStart(TypedDict):
@@ -55,8 +62,18 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{key: state for key, state in attributes.items() if key.startswith(_MODULE)},
         **{f"{_CALLBACK}{key}": look(value, held) for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
+        **{f"{_NUMBER}{key}": repr(value) for key, value in _numbers(trainer).items()},
     }
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
+
+
+def made_since(trainer: pl.Trainer, told: Mapping[str, str]) -> dict[str, str]:
+    """Return of `looks_now` what has changed since, and all numbers beside states.
+
+    What of these a state holds is not known: they are put back if they stay what they are.
+    """
+    looks = looks_now(trainer).items()
+    return {k: v for k, v in looks if told.get(k) != v or k.startswith(_NUMBER)}
 
 
 def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
@@ -107,7 +124,11 @@ def remove(trainer: pl.Trainer, keys: Iterable[str]) -> str | None:
 
 
 def put_back_start(
-    trainer: pl.Trainer, found: Mapping[str, str], saved: AtStart, changed: Attributes
+    trainer: pl.Trainer,
+    found: Mapping[str, str],
+    saved: AtStart,
+    changed: Attributes,
+    before: Mapping[str, str],
 ) -> str | None:
     """Put back what the hooks that begin a training have made otherwise than in its first process.
 
@@ -116,6 +137,7 @@ def put_back_start(
         found: as `looks_now` found them behind these hooks.
         saved: of the checkpoint.
         changed: what has changed later, and is put back as it was last.
+        before: as `looks_now` found them before loading, and before any hook.
 
     Returns:
         What cannot be put back, if anything.
@@ -127,6 +149,8 @@ def put_back_start(
         if len(others) < 2 or key in later or key in names:
             continue
         is_kept = key in saved["values"]
+        if key.startswith(_NUMBER) and (not is_kept or found.get(key) == before.get(key)):
+            continue
         value = given_back(saved["values"].get(key), trainer.strategy.root_device)
         there = own.get(key.removeprefix(_OPTIMIZER))
         if is_kept and not isinstance(there, torch.Tensor | np.ndarray):
@@ -153,6 +177,21 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
         **{f"{_MODULE}{p} {name}": v for p, part in parts for name, v in looked_at(part).items()},
         **{f"{_CALLBACK}{key}": value for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": value for key, value in _of_optimizers(trainer).items()},
+        **{f"{_NUMBER}{key}": value for key, value in _numbers(trainer).items()},
+    }
+
+
+def _numbers(trainer: pl.Trainer) -> dict[str, object]:
+    """Return what callbacks with a state of their own, and the data module, have of numbers."""
+    owners = {str(turn): each for turn, each in enumerate(vars(trainer)["callbacks"])}
+    several = {turn: each for turn, each in owners.items() if says_itself(type(each))}
+    if (data := vars(trainer).get("datamodule")) is not None:
+        several[_DATA] = data
+    return {
+        f"{turn} {type(owner).__name__}.{name}": value
+        for turn, owner in several.items()
+        for name, value in own_of_callback(owner, {})
+        if value is None or isinstance(value, int | float)
     }
 
 
@@ -192,9 +231,11 @@ def _owner_of(trainer: pl.Trainer, key: str) -> tuple[object, str]:
     if key.startswith(_MODULE):
         path, _, name = key.removeprefix(_MODULE).rpartition(" ")
         return trainer.lightning_module.get_submodule(path), name
-    kind = _CALLBACK if key.startswith(_CALLBACK) else _OPTIMIZER
+    kind = next(kind for kind in (_CALLBACK, _OPTIMIZER, _NUMBER) if key.startswith(kind))
     index, name = key.removeprefix(kind).split(" ", 1)
-    several = vars(trainer)["callbacks"] if kind == _CALLBACK else trainer.optimizers
+    if index == _DATA:
+        return vars(trainer)["datamodule"], name.partition(".")[2]
+    several = trainer.optimizers if kind == _OPTIMIZER else vars(trainer)["callbacks"]
     return several[int(index)], name.partition(".")[2]
 
 

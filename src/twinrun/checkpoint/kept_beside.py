@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import pytorch_lightning as pl
 import torch
 
-from twinrun.checkpoint.at_start import looks_now
+from twinrun.checkpoint.at_start import made_since
 from twinrun.checkpoint.data_attributes import of_data
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.exchanged import Exchanged
@@ -73,13 +73,18 @@ class KeptBeside:
         self.exchanged = Exchanged(trainer)
         self.structure, self.switches = Structure(trainer), switches()
         self.orders = orders_in_memory(trainer.lightning_module)
-        self.made = {k: v for k, v in looks_now(trainer).items() if (told or {}).get(k) != v}
+        self.made = made_since(trainer, told or {})
 
     def put_back(self, trainer: pl.Trainer, state: Mapping[str, Any]) -> str | None:
         """Put back plain values of training data where an epoch starts; say what could not be."""
         if "epoch" in state:
             return None
         return self._late.plain.begin(trainer, state.get("late", {}).get("plain", {}))
+
+    def look_again(self, trainer: pl.Trainer) -> None:
+        """Look at the data module again, whose numbers have been put back."""
+        found = of_data(trainer, loaders_of(trainer))
+        self.attributes |= {key: repr(v) for key, v in found if key.startswith("data 0 ")}
 
     def epoch_begins(self, trainer: pl.Trainer) -> None:
         """Look at the loaders, samplers and datasets that have been made anew for an epoch.

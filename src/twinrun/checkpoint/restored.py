@@ -84,7 +84,8 @@ def begin_as_before(
     """
     start, made = _whole_start(state["at_start"], found.made, constructed), found.made
     changed = state["attributes"]
-    new = made_anew(made, start["looks"], constructed["looks"], changed)
+    before = constructed["looks"]
+    new = made_anew(made, start["looks"], before, changed)
     if (what := remove(trainer, new)) is not None:
         return what
     # What had changed by the last checkpoint has changed by the next one, too.
@@ -92,7 +93,10 @@ def begin_as_before(
     anew = found.attributes.keys() - names_in(trainer)
     found.attributes |= {k: v for k, v in start["looks"].items() if k in anew}
     found.attributes = {k: v for k, v in found.attributes.items() if k not in new}
-    return found.put_back(trainer, state) or put_back_start(trainer, made, start, changed)
+    what = found.put_back(trainer, state)
+    what = what or put_back_start(trainer, made, start, changed, before)
+    found.look_again(trainer)
+    return what
 
 
 def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -> AtStart:
@@ -101,10 +105,13 @@ def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -
     Hooks may ask whether they are resumed, or go by the weights, which are the checkpoint's: a
     sanity check, which Lightning makes once more.
     """
-    looks = {k: v for k, v in constructed["looks"].items() if now.get(k, v) != v}
-    return AtStart(
-        looks=looks | start["looks"], values={**constructed["values"], **start["values"]}
-    )
+    looks = {
+        key: look
+        for key, look in constructed["looks"].items()
+        if now.get(key, look) != look and key not in start["looks"]
+    }
+    values = {key: value for key, value in constructed["values"].items() if key in looks}
+    return AtStart(looks=looks | start["looks"], values={**values, **start["values"]})
 
 
 def begin_anew(trainer: pl.Trainer) -> None:
