@@ -200,12 +200,21 @@ def test_what_data_workers_add_to_alone_disturbs_nobody(tmp_path):
     assert disturbed_by(tmp_path, *steps) == []
 
 
-def test_what_two_make_and_read_at_once_disturbs_who_came_last_too(tmp_path):
-    """The other one may have filled it since."""
+def test_what_two_make_and_close_disturbs_nobody(tmp_path):
+    """Red at d6b48169: a figure that each training draws (`savefig`), or `numpy.savez`."""
     with Process(tmp_path, "own") as own, Process(tmp_path, "other") as other:
-        other.do("held = open('best.txt', 'w+b'); held.write(b'1')")
-        own.do("open('best.txt', 'w+b').write(b'2')")
-    assert names_of(tmp_path, "disturbed") == ["best.txt"]
+        for process in (other, own, other):
+            process.do("open('best.txt', 'w+b').write(b'1')")
+        own.do("shared_files.found()")
+    assert names_of(tmp_path, "disturbed") == []
+
+
+def test_a_temporary_file_is_no_change_to_its_folder(tmp_path):
+    """Red before: all in the folder was another training's, whose temporary file was there."""
+    (tmp_path / "best.txt").write_text("1")
+    make = "import tempfile; tempfile.NamedTemporaryFile('w', dir='.', delete=False).write('1')"
+    steps = [("own", "time.sleep(0.05)"), ("other", make), ("own", READ)]
+    assert disturbed_by(tmp_path, *steps) == []
 
 
 def test_who_begins_anew_is_not_disturbed_by_what_was_written_between_its_attempts(tmp_path):

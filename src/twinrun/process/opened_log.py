@@ -160,12 +160,16 @@ class OpenedLog:
                 file in self.several or len(self.read) < MOST_FOUND
             ):
                 entry = "found"
-        if file not in self.held and len(self.opened_at) < MOST_FILES:
-            self.opened_at[file] = time.time_ns()
+        self.note_opened(file)
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))
             self.append(entry, file)
+
+    def note_opened(self, file: str) -> None:
+        """Remember when a file was opened that may be read as long as it is held."""
+        if file not in self.held and len(self.opened_at) < MOST_FILES:
+            self.opened_at[file] = time.time_ns()
 
     def note_written(self, file: str, *, is_whole: bool, is_removed: bool = False) -> None:
         """Write down a file that is opened to be written, or removed.

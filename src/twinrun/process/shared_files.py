@@ -122,7 +122,8 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             is_whole = bool(isinstance(flags, int) and flags & os.O_TRUNC) or (
                 isinstance(mode, str) and bool({*"wx"} & {*mode})
             )
-            _opened(_log, path, is_written=is_written, is_read=is_read, is_whole=is_whole)
+            if not (is_written and _is_folder(path)):  # where `tempfile` makes a file
+                _opened(_log, path, is_written=is_written, is_read=is_read, is_whole=is_whole)
         elif event.startswith("os.") and arguments[-1] != NO_FOLDER:
             return  # as `shutil.rmtree` removes what lies inside, by names from an open folder
         elif event in ("os.rename", "os.link", "os.symlink"):
@@ -133,6 +134,10 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             _opened(_log, arguments[0], is_written=True, is_read=True, is_whole=False)
         else:
             _opened(_log, arguments[0], is_written=True, is_removed=event == "os.remove")
+
+
+def _is_folder(path: object) -> bool:
+    return isinstance(path, str | bytes | os.PathLike) and os.path.isdir(path)  # noqa: PTH112
 
 
 def _opened(
@@ -156,9 +161,8 @@ def _opened(
         log.note_read(file, is_moved=is_moved)
     if is_written:
         log.note_written(file, is_whole=is_whole, is_removed=is_removed)
-    if is_made:  # and read behind that: an array that is mapped
-        log.read_on()
-        log.note_read(file)
+    if is_made:  # an array that is mapped, say: it may be read as long as it is held
+        log.note_opened(file)
 
 
 def _is_theirs(file: str, log: OpenedLog) -> bool:
