@@ -3,12 +3,16 @@
 Red before: they were as those hooks had left them; a training ended whose next step showed that.
 """
 
+import copy
+import re
+
 import pytest
 import pytorch_lightning as pl
 import torch
 from resumed import assert_resumed, fit
 from small import Points, Small
 from torchmetrics import MeanMetric
+from tqdm import tqdm
 
 from twinrun.errors import TwinrunError
 
@@ -240,6 +244,61 @@ def test_they_are_as_in_the_uninterrupted_training(tmp_path, module, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], **options)
 
 
+class TakesALayer(Small):
+    """Keeps a copy of a layer as it was where the training began, from None on."""
+
+    def __init__(self):
+        super().__init__()
+        self.anchor = ()
+
+    def on_fit_start(self):
+        self.anchor = (copy.deepcopy(self.hidden),)
+
+
+class KeepsALayer(pl.Callback):
+    """Likewise, in a callback."""
+
+    def __init__(self):
+        self.anchor = None
+
+    def on_fit_start(self, trainer, pl_module):
+        self.anchor = copy.deepcopy(pl_module.hidden)
+
+
+class Weight:
+    """Is called, and goes by what it was made with."""
+
+    def __init__(self, start):
+        self.start = start
+
+    def __call__(self, epoch):
+        return 1 - 0.1 * (epoch - self.start)
+
+
+class TakesACallable(Small):
+    """Makes one where the training begins, and calls it late."""
+
+    def on_train_start(self):
+        self.weigh = Weight(self.current_epoch)
+
+    def training_step(self, batch, batch_idx):
+        weight = self.weigh(2) if self.current_epoch == 2 else 1.0
+        return weight * super().training_step(batch, batch_idx)
+
+
+class ShowsBar(pl.Callback):
+    """Shows the epochs in a bar."""
+
+    def __init__(self):
+        self.bar = None
+
+    def on_train_start(self, trainer, pl_module):
+        self.bar = tqdm(total=trainer.max_epochs, initial=trainer.current_epoch, disable=False)
+
+    def on_train_epoch_end(self, *_):
+        self.bar.update(1)
+
+
 class Anew(list):
     """Makes a callback of a class for each training."""
 
@@ -259,8 +318,24 @@ def test_so_are_those_of_a_data_module(tmp_path, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], data=FromEpoch, max_epochs=4)
 
 
-def test_what_no_checkpoint_holds_ends_the_attempt(tmp_path):
-    options = {"module": TakesAnObject, "in_epoch": lambda *_: True}
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"module": TakesAnObject}, "TakesAnObject.weigh"),
+        # Red at d6b48169: what the constructor had set was put back, None, in silence.
+        ({"module": TakesALayer}, "TakesALayer.anchor"),
+        ({"callbacks": Anew([KeepsALayer])}, "KeepsALayer.anchor"),
+        # Red before: of a callable object its class alone was looked at.
+        ({"module": TakesACallable}, "TakesACallable.weigh"),
+    ],
+)
+def test_what_no_checkpoint_holds_ends_the_attempt(tmp_path, options, name):
+    options |= {"in_epoch": lambda *_: True, "max_epochs": 4}
     fit(tmp_path, kill=8, **options)
-    with pytest.raises(TwinrunError, match=r"TakesAnObject\.weigh is not what it was"):
+    with pytest.raises(TwinrunError, match=rf"{re.escape(name)} is not what it was"):
         fit(tmp_path, **options)
+
+
+def test_a_bar_of_a_callbacks_is_no_reason(tmp_path):
+    """Red before: each attempt ended, as a bar of another start is another one."""
+    assert_resumed(tmp_path, [7], kills=[8], callbacks=Anew([ShowsBar]), max_epochs=3)

@@ -15,7 +15,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
-from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.looks import UNSEEN
 from twinrun.checkpoint.own_states import SAID, is_other
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
@@ -33,6 +33,7 @@ from twinrun.checkpoint.unsaved_optimizers import (
 from twinrun.checkpoint.unsaved_state import (
     attributes_of_callbacks,
     kept_anyway,
+    look_of_callbacks,
     own_of_callback,
     says_itself,
 )
@@ -57,10 +58,11 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
     module = trainer.lightning_module
     attributes = states_of_attributes(trainer, ())
     held = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
-    callbacks = attributes_of_callbacks(trainer, kept_anyway(trainer))
+    kept = kept_anyway(trainer)
+    callbacks = attributes_of_callbacks(trainer, kept)
     found = {
         **{key: state for key, state in attributes.items() if key.startswith(_MODULE)},
-        **{f"{_CALLBACK}{key}": look(value, held) for key, value in callbacks},
+        **{f"{_CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
         **{f"{_NUMBER}{key}": repr(value) for key, value in _numbers(trainer).items()},
     }

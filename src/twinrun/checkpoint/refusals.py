@@ -16,8 +16,8 @@ from twinrun.checkpoint.other_shapes import TensorShapes, never_taken
 from twinrun.checkpoint.reached import generators_reached
 from twinrun.checkpoint.stateful import UNSAID, Stateful, said_by
 from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.unsaved_generators import unsaved_generators
 from twinrun.checkpoint.unsaved_optimizers import named_by_id
-from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.parameters import unheld_parameters
 
 

@@ -1,12 +1,9 @@
-"""State that a training has and that no checkpoint holds: generators, and what callbacks keep.
+"""What callbacks keep that no checkpoint holds.
 
-A resumed training would begin with such a state as it was made, and draw the first epoch's order or
-augmentations again, or go on without a moving average. Looked at are the attributes of the module
-and its submodules, the data module, loaders, samplers, batch samplers and datasets (also those that
-wrap another one), and the short lists, tuples and dictionaries in them; of callbacks the attributes
-that change while the training runs, that no `state_dict` gives, and that are no part of the module,
-its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds; of one,
-and of a schedule, with a `state_dict` of its own, what this leaves out.
+A resumed training would go on without a moving average, say. Looked at are the attributes of
+callbacks that change while the training runs, that no `state_dict` gives, and that are no part of
+the module, its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it
+adds; of one, and of a schedule, with a `state_dict` of its own, what this leaves out.
 """
 
 import hashlib
@@ -14,16 +11,18 @@ import io
 import pickle
 import types
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from twinrun.checkpoint.looks import UNSEEN, look_at_users, unseen_iterator
+from twinrun.checkpoint.looks import UNSEEN, look, look_at_users, unseen_iterator
 from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other, values_seen
 from twinrun.checkpoint.plain_data import is_plain
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -31,7 +30,6 @@ from twinrun.containers import (
     is_hidden_iterator,
     size_of,
 )
-from twinrun.generators import GENERATORS
 from twinrun.set_attributes import set_by, settings_of
 
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
@@ -47,57 +45,14 @@ _LIGHTNING = ("pytorch_lightning.", "lightning.")
 OURS = ("twinrun.", *_LIGHTNING)  # keep what they need, or need none
 
 
-def unsaved_generators(
-    trainer: pl.Trainer, loaders: Sequence[object], saved: Sequence[torch.Generator]
-) -> Iterator[str]:
-    """Name the attributes that hold generators whose states no checkpoint holds.
-
-    Args:
-        trainer: of the training; it knows module and data module.
-        loaders: of the training.
-        saved: generators that the checkpoint holds.
-    """
-    known = {id(generator) for generator in saved}
-    owners: list[object] = [*trainer.lightning_module.modules(), vars(trainer).get("datamodule")]
-    owners += [part for loader in loaders for part in _parts(loader, MOST_WRAPPED)]
-    for owner in owners:
-        for name, value in _attributes(owner).items():
-            for found in _inside(value):
-                if isinstance(found, GENERATORS) and id(found) not in known:
-                    kind = f"{type(found).__module__.partition('.')[0]}'s {type(found).__name__}"
-                    yield f"{type(owner).__name__}.{name} is a random number generator ({kind})"
-
-
-def _parts(owner: object, deeper: int) -> Iterator[object]:
-    """Walk a loader, its samplers and datasets, and what these wrap."""
-    if owner is None:
-        return
-    yield owner
-    if not deeper:
-        return
-    attributes = _attributes(owner)
-    for name in WRAPPED:
-        value = attributes.get(name)
-        several = is_container(value) and not isinstance(value, dict)
-        for part in [item for _, item in entries(value)] if several else [value]:
-            yield from _parts(part, deeper - 1)
-
-
-def _attributes(owner: object) -> Mapping[str, object]:
-    # Those of compiled libraries have none that could be seen.
-    found: dict[str, object] = {}
-    with suppress(Exception):  # of whatever class
-        found = attributes_of(owner)
-    return found
-
-
-def _inside(value: object, deeper: int = MOST_DEEP) -> Iterator[object]:
+def inside(value: object, deeper: int = MOST_DEEP) -> Iterator[object]:
+    """Yield a value, and what is in its containers, in short ones of these too."""
     yield value
     # Short lists only, and of long ones no more: a dataset may hold millions of samples in them.
     if deeper and is_container(value):
         is_short = size_of(value) <= MOST_LOOKED_AT
         for _, item in entries(value) if is_short or isinstance(value, dict) else ():
-            yield from _inside(item, deeper - 1 if is_short else 0)
+            yield from inside(item, deeper - 1 if is_short else 0)
 
 
 class _Pickler(pickle.Pickler):
@@ -182,6 +137,23 @@ def attributes_of_callbacks(
                 yield f"{index} {kind.__name__}.{name}", value
 
 
+def look_of_callbacks(value: object, held: Container[int], kept: Mapping[int, str]) -> str:
+    """Look at an attribute of a callback, as any process would.
+
+    Of a library's object that cannot be pickled (a bar of progress, a thread) no more than what it
+    holds of a user's own.
+    """
+    is_theirs = not (
+        is_container(value)
+        or isinstance(value, torch.nn.Module | torch.Tensor | np.ndarray)
+        or is_users(type(value).__module__)
+        or is_plain(value)
+    )
+    if is_theirs and _pickled(value, kept) is None:
+        return look_at_users(value, kept)
+    return look(value, held)
+
+
 def own_of_callback(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
     """Yield the attributes of a callback or a schedule that its library does not set itself."""
     found = attributes_of(owner)
@@ -220,8 +192,8 @@ def kept_anyway(trainer: pl.Trainer) -> dict[int, str]:
 
 def _is_kept(value: object, kept: Mapping[int, str]) -> bool:
     # Itself, or a list of such: one may be made under way.
-    _, *inside = _inside(value)
-    return id(value) in kept or (bool(inside) and all(id(each) in kept for each in inside))
+    _, *found = inside(value)
+    return id(value) in kept or (bool(found) and all(id(each) in kept for each in found))
 
 
 def _iterator_in(value: object, kept: Mapping[int, str], deeper: int) -> object | None:
@@ -246,7 +218,7 @@ def _state_of(module: torch.nn.Module) -> object:
         f"{name}.{key}": value
         for name, part in module.named_modules()
         for key, value in attributes_of(part).items()
-        if any(isinstance(each, torch.Tensor) for each in _inside(value)) and key[0] != "_"
+        if any(isinstance(each, torch.Tensor) for each in inside(value)) and key[0] != "_"
     }
     return module.state_dict(), beside
 
