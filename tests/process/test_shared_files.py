@@ -281,6 +281,8 @@ def test_many_files_that_were_made_for_all_hide_none_that_trainings_change(tmp_p
         (sys.prefix, sysconfig.get_path("purelib") + "/torch/x.txt", False),
         (sys.prefix, sysconfig.get_path("stdlib") + "/x.txt", False),
         ("/project", "/proc/meminfo", False),
+        ("/project", "/dev/null", False),
+        ("/project", "/dev/shm/x.npy", True),  # red at d6b48169: data may lie there
     ],
 )
 def test_a_project_may_lie_anywhere(tmp_path, folder, file, is_watched):
@@ -612,6 +614,25 @@ def test_what_one_training_has_made_for_all_is_told_from_what_each_changes(tmp_p
     assert names_of(tmp_path, "found") == sorted(f"{name}.txt" for name in names)
     files = [str(tmp_path / f"{name}.txt") for name in names]
     assert changing(tmp_path / "log", files) == {*files[2:]}
+
+
+@pytest.mark.parametrize("is_worker", [False, True])
+def test_what_forks_make_ahead_of_the_steps_is_made_for_all(tmp_path, is_worker):
+    """Red at d6b48169: data that a pool of `prepare_data` made were a doubt.
+
+    Data workers are there before the first step, and read what it needs.
+    """
+    with Process(tmp_path, "other", is_under_way=False) as other:
+        fork = "if not os.fork(): open('best.txt', 'w').write('2'); os._exit(0)"
+        if is_worker:
+            other.do("from torch.utils.data._utils import worker; worker._worker_info = 1")
+        other.do(fork)
+        other.do("os.wait()")
+    with Process(tmp_path, "own") as own:
+        own.do(READ)
+    file = str(tmp_path / "best.txt")
+    assert names_of(tmp_path, "found") == ["best.txt"]
+    assert changing(tmp_path / "log", [file]) == ({file} if is_worker else set())
 
 
 def test_what_another_process_of_a_training_has_written_is_its_own(tmp_path):

@@ -117,10 +117,14 @@ def made_anew(
 
 def remove(trainer: pl.Trainer, keys: Iterable[str]) -> str | None:
     """Remove these attributes; name one that cannot be removed, if there is one."""
+    only = "is there only where the training is resumed"
     for key in keys:
+        path, _, name = key.removeprefix(_MODULE).rpartition(" ")
+        if name == "training" and key.startswith(_MODULE):  # as each layer has
+            return f"{type(trainer.lightning_module).__name__}.{path} {only}"
         owner, name = _owner_of(trainer, key)
         if name not in vars(owner):  # of what TorchScript keeps, say
-            return f"{_called(trainer, key)} is there only where the training is resumed"
+            return f"{_called(trainer, key)} {only}"
         delattr(owner, name)
     return None
 

@@ -6,6 +6,7 @@ training's, an earlier attempt's at its own, an earlier training's, or its own.
 """
 
 import os
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -73,8 +74,6 @@ class OpenedLog:
     """When (ns) the checkpoint was written with which this attempt goes on."""
     opened: int = field(default_factory=time.time_ns)
     """When (ns) this process, or which it was forked from, began to watch."""
-    process: int = field(default_factory=os.getpid)
-    """The one that began to watch; data workers are its forks."""
     is_under_way: bool = False
     """Whether it has begun to take steps."""
 
@@ -180,7 +179,7 @@ class OpenedLog:
             is_removed: and it is to be there.
         """
         self._note_missing(file, is_removed=is_removed)
-        is_under_way = self.is_under_way or os.getpid() != self.process
+        is_under_way = self.is_under_way or _is_data_worker()
         how: Write = "extended" if not is_whole else "written" if is_under_way else "prepared"
         if how != "written" and file not in self.ours and self._is_of(self.attempts, file):
             # Begun anew it lacks what steps wrote before the checkpoint; added to it lacks nothing.
@@ -222,3 +221,10 @@ class OpenedLog:
         """Say whether an earlier attempt has changed a file since a moment (ns), or may have."""
         changed = changed_at(file)
         return changed is None or since <= changed < self.opened
+
+
+def _is_data_worker() -> bool:
+    """Say whether this process is a data worker: they are there ahead of the first step."""
+    # Not `get_worker_info`: nothing can be imported where a file is opened.
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return getattr(worker, "_worker_info", None) is not None

@@ -171,6 +171,8 @@ def _is_theirs(file: str, log: OpenedLog) -> bool:
         return False
     if f"{os.sep}__pycache__{os.sep}" in file:  # what is compiled of code, as by Numba
         return False
+    if file.startswith("/dev/") and not file.startswith("/dev/shm/"):
+        return False
     inside = f"{file}{os.sep}"  # of a folder that is left out, itself too
     if inside.startswith(log.left_out):
         return log.watched is not None and inside.startswith(log.watched)
@@ -184,8 +186,7 @@ def _left_out(folder: str) -> tuple[str, ...]:
     installed |= {*site.getsitepackages()}
     # Of this package's own, and what torch's compiler keeps for all processes of a user.
     made = [f"{tempfile.gettempdir()}{os.sep}{name}" for name in ("twinrun-", "torchinductor_")]
-    system = ["/proc/", "/dev/", "/sys/"]
-    several = [*system, *made, *(f"{each}{os.sep}" for each in sorted(installed))]
+    several = ["/proc/", "/sys/", *made, *(f"{each}{os.sep}" for each in sorted(installed))]
     # A project may lie in any folder, as in one of a temporary name.
     return tuple(each for each in several if not f"{folder}{os.sep}".startswith(each))
 
