@@ -282,7 +282,7 @@ def test_many_files_that_were_made_for_all_hide_none_that_trainings_change(tmp_p
         (sys.prefix, sysconfig.get_path("stdlib") + "/x.txt", False),
         ("/project", "/proc/meminfo", False),
         ("/project", "/dev/null", False),
-        ("/project", "/dev/shm/x.npy", True),  # red at d6b48169: data may lie there
+        ("/project", "/dev/shm/x.npy", True),  # noqa: S108 - red at d6b48169: data may lie there
     ],
 )
 def test_a_project_may_lie_anywhere(tmp_path, folder, file, is_watched):

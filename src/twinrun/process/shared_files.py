@@ -171,7 +171,7 @@ def _is_theirs(file: str, log: OpenedLog) -> bool:
         return False
     if f"{os.sep}__pycache__{os.sep}" in file:  # what is compiled of code, as by Numba
         return False
-    if file.startswith("/dev/") and not file.startswith("/dev/shm/"):
+    if file.startswith("/dev/") and not file.startswith("/dev/shm/"):  # noqa: S108
         return False
     inside = f"{file}{os.sep}"  # of a folder that is left out, itself too
     if inside.startswith(log.left_out):
