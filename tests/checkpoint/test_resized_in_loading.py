@@ -6,7 +6,7 @@ As those of torch's quantization-aware training.
 import pytest
 import torch
 from resumed import assert_resumed, every, fit
-from small import Restless
+from small import Restless, Small
 from torch.ao import quantization
 
 
@@ -70,3 +70,21 @@ def test_a_layer_that_takes_another_shape_is_resumed(tmp_path, module):
 def test_one_that_does_not_is_refused(tmp_path, kind):
     _, _, said = fit(tmp_path, kill=4, in_epoch=every(1), module=holding(kind))
     assert "norm.1.seen of Holding" in said[0]
+
+
+class CompilesLate(Small):
+    """Compiles a layer where it begins to train: that has its weights by a second name."""
+
+    def on_fit_start(self):
+        self.fast = torch.compile(self.hidden, backend="eager")
+
+    def forward(self, inputs):
+        return self.output(self.fast(inputs).relu())
+
+
+def test_a_second_name_that_comes_late_is_refused(tmp_path):
+    """Red at d6b48169: checkpoints were written, and none could be loaded."""
+    _, _, said = fit(tmp_path, module=CompilesLate, in_epoch=every(1))
+    assert len(said) == 1
+    assert "fast._orig_mod.weight of CompilesLate is not there, or of another shape" in said[0]
+    assert "`setup`" in said[0]

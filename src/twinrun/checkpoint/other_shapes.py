@@ -17,7 +17,7 @@ TensorShapes: TypeAlias = dict[str, tuple[int, ...]]
 
 
 def tensor_shapes_of(module: torch.nn.Module) -> TensorShapes:
-    """Return the shape of each parameter and buffer."""
+    """Return the shape of each parameter and buffer, by each name that it has."""
     return {name: tuple(tensor.shape) for name, tensor in _tensors_of(module).items()}
 
 
@@ -30,7 +30,7 @@ def never_taken(module: torch.nn.Module, at_start: TensorShapes) -> list[str]:
     """
     now = tensor_shapes_of(module)
     others = [name for name in {**at_start, **now} if at_start.get(name) != now.get(name)]
-    parts = dict(module.named_modules())
+    parts = dict(module.named_modules(remove_duplicate=False))
     named: dict[str, list[str]] = {}
     for name in others:
         named.setdefault(name.rpartition(".")[0], []).append(name)
@@ -64,4 +64,6 @@ def _takes(part: torch.nn.Module, names: Sequence[str], path: str, at_start: Ten
 
 
 def _tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    # A state_dict has each by all its names.
+    found = module.named_parameters(remove_duplicate=False)
+    return {**dict(found), **dict(module.named_buffers(remove_duplicate=False))}

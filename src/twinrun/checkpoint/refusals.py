@@ -73,7 +73,8 @@ def refusals(
     if others := never_taken(module, at_start):
         yield (
             f"{others[0]} of {type(module).__name__} is not there, or of another shape, where the "
-            f"training begins, so that no checkpoint of it could be loaded"
+            f"training begins, so that no checkpoint of it could be loaded (what `__init__`, "
+            f"`setup` or `configure_model` makes is there)"
         )
     for name, buffer in module.named_buffers():
         if buffer.grad_fn is not None:
