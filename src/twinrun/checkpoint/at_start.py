@@ -42,6 +42,7 @@ MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
 # Numbers beside a state of one's own: of callbacks, by their turn, and of the data module.
 _NUMBER, _DATA = "number ", "data"
+_NUMBERS = {bool, int, float, type(None)}
 
 
 class AtStart(TypedDict):
@@ -85,6 +86,8 @@ def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
         trainer: of the training.
         looks: of `looks_now` there, what hooks had set.
     """
+    if not looks:
+        return AtStart(looks={}, values={})
     now = looks_now(trainer)
     same = {key for key, state in looks.items() if now.get(key) == state}
     values = unshared(trainer, {k: v for k, v in _attributes(trainer).items() if k in same})
@@ -197,7 +200,7 @@ def _numbers(trainer: pl.Trainer) -> dict[str, object]:
         f"{turn} {type(owner).__name__}.{name}": value
         for turn, owner in several.items()
         for name, value in own_of_callback(owner, {})
-        if value is None or isinstance(value, int | float)
+        if type(value) in _NUMBERS
     }
 
 

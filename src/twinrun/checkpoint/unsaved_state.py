@@ -28,6 +28,7 @@ from twinrun.containers import (
     entries,
     is_container,
     is_hidden_iterator,
+    is_really,
     size_of,
 )
 from twinrun.set_attributes import set_by, settings_of
@@ -145,7 +146,7 @@ def look_of_callbacks(value: object, held: Container[int], kept: Mapping[int, st
     """
     is_theirs = not (
         is_container(value)
-        or isinstance(value, torch.nn.Module | torch.Tensor | np.ndarray)
+        or any(is_really(value, kind) for kind in (torch.nn.Module, torch.Tensor, np.ndarray))
         or is_users(type(value).__module__)
         or is_plain(value)
     )

@@ -30,7 +30,7 @@ def _open_to_be_read(process: int | str) -> Iterator[str]:
         for number in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208
             with suppress(OSError, StopIteration, ValueError):
                 # https://docs.kernel.org/filesystems/proc.html (3.8), octal
-                lines = Path(f"/proc/{process}/fdinfo/{number}").read_text("ascii").splitlines()
-                flags = next(line for line in lines if line.startswith("flags:"))
+                lines = Path(f"/proc/{process}/fdinfo/{number}").read_bytes().splitlines()
+                flags = next(line for line in lines if line.startswith(b"flags:"))
                 if int(flags.split()[1], 8) & os.O_ACCMODE != os.O_WRONLY:
                     yield os.readlink(f"/proc/{process}/fd/{number}")  # noqa: PTH115
