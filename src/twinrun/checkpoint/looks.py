@@ -227,7 +227,8 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
     if is_really(value, torch.nn.Module):
         inside = [*value.parameters(), *value.buffers()]
     elif is_really(value, torch.optim.Optimizer):
-        inside = [*value.param_groups, *value.state.values()]
+        # One whose constructor failed has neither.
+        inside = [*getattr(value, "param_groups", ()), *getattr(value, "state", {}).values()]
     elif isinstance(value, types.BuiltinMethodType | types.MethodWrapperType):
         inside = [value.__self__]
     elif is_container(value):
