@@ -6,6 +6,7 @@ Each was resumed to other weights without a word, where the kill came right behi
 import random
 import sys
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ import torch
 from resumed import assert_resumed, every, fit
 from small import Points, Small
 from torch.utils.data import DataLoader, Dataset
+
+from twinrun.checkpoint.looks import handles
 
 COUNTS = {"n": 0}
 TEACHER = pl.LightningModule()
@@ -221,3 +224,9 @@ def test_containers_that_hold_each_other_are_walked_once(tmp_path):
     """Red before: each way from one to another was walked, and there are 24 ** 6 of them."""
     _, _, said = fit(tmp_path, module=HoldsAGraph, in_epoch=every(1), kill=3)
     assert said == []
+
+
+def test_packages_in_attributes_are_not_walked():
+    """Red at 11f271a7: `self.F = torch.nn.functional` cost each checkpoint seconds."""
+    assert [*handles({"np": np, "F": torch.nn.functional}, ())] == [("container", ANY)]
+    assert len([*handles(sys.modules[__name__], ())]) > 1

@@ -211,7 +211,9 @@ def handles(value: object, libraries: tuple[str, ...]) -> Iterator[Handle]:
 
 def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Iterator[Handle]:
     inside: list[object] = []
-    if is_faceless(value):
+    # A package's file (`self.np = numpy`) holds all that there is, and nothing of a user's.
+    is_package = is_really(value, types.ModuleType) and not is_users(vars(value).get("__name__"))
+    if is_faceless(value) or is_package:
         return
     if is_really(value, torch.Tensor):
         is_plain = value.layout is torch.strided and not value.is_nested and not value.is_meta
