@@ -72,7 +72,7 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
     if getattr(trainer, "_val_check_time_interval", None) is not None:
         yield "validations come by the clock (val_check_interval)"
     for name in graphs_held(module):
-        yield f"{name} holds the graph of an earlier step"
+        yield f"{name} holds the graph of an earlier step (`tensor.detach()` holds none)"
     for loader in loaders:
         if isinstance(loader, Stateful):
             why = "has a state of its own, and"

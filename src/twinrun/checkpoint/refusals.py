@@ -78,7 +78,8 @@ def refusals(
         )
     for name, buffer in module.named_buffers():
         if buffer.grad_fn is not None:
-            yield f"{name} of {type(module).__name__} holds the graph of an earlier step"
+            graph = "the graph of an earlier step (`tensor.detach()` holds none)"
+            yield f"{name} of {type(module).__name__} holds {graph}"
     loaders = loaders_of(trainer)
     yield from unsaved_generators(trainer, loaders, generators_of(loaders))
     yield from generators_reached(trainer, loaders, generators_of(loaders))
