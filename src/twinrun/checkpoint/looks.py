@@ -71,9 +71,6 @@ def look(value: object, held: Container[int]) -> str:
     try:
         if callable(value) and not isinstance(value, torch.nn.Module):
             called = _called(value, held)
-            if not called.startswith(UNSEEN) and is_users(type(value).__module__):
-                own = values_in(attributes_of(value), "", held, is_users=is_users)
-                called = f"{called} {_written(own, held)}"
             return called if called.startswith(UNSEEN) else f"callable {called}"
         return _written(values_in(value, "", held, is_users=is_users), held)
     except _UnseenError as error:

@@ -5,6 +5,7 @@ The first worker that hears of it tells the others with what they exchange after
 end there. The file is removed when it has been obeyed.
 """
 
+import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -12,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytorch_lightning as pl
+from torch.utils.data import get_worker_info
 
 from twinrun.errors import JobError, sentence_of
 
 FILE = -1  # beside the numbers of signals
+BY_DEFAULT = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 LOOK_SECONDS = 0.5  # between two looks for the file
 
 
@@ -32,7 +35,7 @@ class Stop(pl.Callback):
         self.is_by_signal = False
         """Interrupted, and to be trained again; a file STOP is meant to stay obeyed."""
         self._file = file
-        self._signal = 0
+        self._signal, self._process = 0, os.getpid()
         self._looked = time.monotonic()
         self._listen()
 
@@ -99,5 +102,11 @@ class Stop(pl.Callback):
     on_train_start = on_test_start = on_predict_start = _listen
 
     def _hear(self, number: int, frame: object) -> None:
+        if os.getpid() != self._process and get_worker_info() is None:
+            # Forks but data workers, which a step needs, end: who asks them to waits for that
+            # (`Pool.terminate`).
+            signal.signal(number, BY_DEFAULT[signal.Signals(number)])
+            os.kill(os.getpid(), number)
+            return
         # A handler may run between any two lines: it only takes note.
         self._signal = self._signal or number

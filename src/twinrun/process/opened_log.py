@@ -129,7 +129,7 @@ class OpenedLog:
         for file in [*self.held]:
             self._note_held(file, self.opened_at[file])
         for fork in forks if self.others else ():
-            for file in held_of(self.others, fork):
+            for file in held_of([*self.others], fork):  # threads may read on
                 self._note_held(file, self.began)
 
     def _note_held(self, file: str, since: int) -> None:
