@@ -209,6 +209,15 @@ def test_what_two_make_and_close_disturbs_nobody(tmp_path):
     assert names_of(tmp_path, "disturbed") == []
 
 
+def test_who_makes_what_another_may_still_fill_is_disturbed_while_it_keeps_it(tmp_path):
+    """Red at 03f7facb: it was trained on the rows that the other wrote into its map."""
+    with Process(tmp_path, "own") as own, Process(tmp_path, "other") as other:
+        other.do("held = open('best.txt', 'w+b')")
+        own.do("held = open('best.txt', 'w+b'); time.sleep(0.05); held.write(b'2'); held.flush()")
+        own.do("shared_files.found()")
+    assert names_of(tmp_path, "disturbed") == ["best.txt"]
+
+
 def test_a_temporary_file_is_no_change_to_its_folder(tmp_path):
     """Red before: all in the folder was another training's, whose temporary file was there."""
     (tmp_path / "best.txt").write_text("1")

@@ -64,6 +64,8 @@ class OpenedLog:
     """When (ns) this process last opened a file to read it."""
     held: set[str] = field(default_factory=set)
     """Files that it had open, or mapped into memory, when another training opened them to write."""
+    made: set[str] = field(default_factory=set)
+    """Files that this process made, to be read too, behind another training that may fill them."""
     own: dict[tuple[str, Write], int] = field(default_factory=dict)
     """When (ns) a file was last written down as written by this process."""
     read: set[tuple[str, Entry]] = field(default_factory=set)
@@ -128,6 +130,8 @@ class OpenedLog:
         self.read_on()
         for file in [*self.held]:
             self._note_held(file, self.opened_at[file])
+        for file in held_of(self.made):
+            self._note_held(file, self.opened_at[file])
         for fork in forks if self.others else ():
             for file in held_of([*self.others], fork):  # threads may read on
                 self._note_held(file, self.began)
@@ -169,6 +173,12 @@ class OpenedLog:
         """Remember when a file was opened that may be read as long as it is held."""
         if file not in self.held and len(self.opened_at) < MOST_FILES:
             self.opened_at[file] = time.time_ns()
+
+    def note_made(self, file: str) -> None:
+        """Remember a file that was opened to be written as a whole, and read behind that."""
+        self.note_opened(file)
+        if file in self.opened_at and self._is_of(self.others, file):
+            self.made.add(file)
 
     def note_written(self, file: str, *, is_whole: bool, is_removed: bool = False) -> None:
         """Write down a file that is opened to be written, or removed.

@@ -162,7 +162,7 @@ def _opened(
     if is_written:
         log.note_written(file, is_whole=is_whole, is_removed=is_removed)
     if is_made:  # an array that is mapped, say: it may be read as long as it is held
-        log.note_opened(file)
+        log.note_made(file)
 
 
 def _is_theirs(file: str, log: OpenedLog) -> bool:
