@@ -5,6 +5,7 @@ Red before: they were as those hooks had left them; a training ended whose next 
 
 import copy
 import re
+import time
 
 import pytest
 import pytorch_lightning as pl
@@ -200,6 +201,27 @@ class KeepsPending(DropsWithAState):
         self.pending = state["calls"]
 
 
+class CountsTime(DropsWithAState):
+    """Counts by a clock that is another one in each process; what was before it is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.total, self.clock = 0, 1000, 0.0
+
+    def on_train_start(self, trainer, pl_module):
+        self.clock = time.time()
+
+    def state_dict(self):
+        return {"calls": self.calls, "total": self.total}
+
+    def load_state_dict(self, state):
+        self.calls = state["calls"]
+        self.before = self.total = state["total"]
+
+    def on_train_end(self, trainer, pl_module):
+        assert self.before == (1000 if trainer.ckpt_path else 0)
+
+
 class FromEpoch(Points):
     """Notes in which epoch its loader was made, and weighs what comes two epochs later."""
 
@@ -294,7 +316,9 @@ class Anew(list):
 
 
 @pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
-@pytest.mark.parametrize("kind", [Drops, DropsByTheClass, DropsWithAState, KeepsPending])
+@pytest.mark.parametrize(
+    "kind", [Drops, DropsByTheClass, DropsWithAState, KeepsPending, CountsTime]
+)
 def test_so_are_those_of_callbacks(tmp_path, kind, kill, at):
     options = {"callbacks": Anew([kind]), "max_epochs": 4}
     assert_resumed(tmp_path, [at], kills=[kill], **options)

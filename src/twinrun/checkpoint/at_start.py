@@ -6,7 +6,7 @@ is put back as it was where the first process began; what is not is a reason to 
 """
 
 import datetime
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, TypedDict
 
@@ -42,7 +42,7 @@ MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
 # Numbers beside a state of one's own: of callbacks, by their turn, and of the data module.
 _NUMBER, _DATA = "number ", "data"
-_NUMBERS = {bool, int, float, type(None)}
+_NUMBERS = {bool, int, type(None)}
 
 
 class AtStart(TypedDict):
@@ -65,9 +65,14 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{key: state for key, state in attributes.items() if key.startswith(_MODULE)},
         **{f"{_CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
-        **{f"{_NUMBER}{key}": repr(value) for key, value in _numbers(trainer).items()},
+        **numbers_now(trainer),
     }
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
+
+
+def numbers_now(trainer: pl.Trainer) -> dict[str, str]:
+    """Look at the numbers beside states alone."""
+    return {f"{_NUMBER}{key}": repr(value) for key, value in _numbers(trainer).items()}
 
 
 def made_since(trainer: pl.Trainer, told: Mapping[str, str]) -> dict[str, str]:
@@ -118,13 +123,14 @@ def made_anew(
     ]
 
 
-def remove(trainer: pl.Trainer, keys: Iterable[str]) -> str | None:
+def remove(trainer: pl.Trainer, keys: Sequence[str]) -> str | None:
     """Remove these attributes; name one that cannot be removed, if there is one."""
     only = "is there only where the training is resumed"
+    layers = [key for key in keys if key.startswith(_MODULE) and key.endswith(" training")]
+    if layers:  # each has that
+        path = layers[0].removeprefix(_MODULE).rpartition(" ")[0]
+        return f"{type(trainer.lightning_module).__name__}.{path} {only}"
     for key in keys:
-        path, _, name = key.removeprefix(_MODULE).rpartition(" ")
-        if name == "training" and key.startswith(_MODULE):  # as each layer has
-            return f"{type(trainer.lightning_module).__name__}.{path} {only}"
         owner, name = _owner_of(trainer, key)
         if name not in vars(owner):  # of what TorchScript keeps, say
             return f"{_called(trainer, key)} {only}"
@@ -146,7 +152,7 @@ def put_back_start(
         found: as `looks_now` found them behind these hooks.
         saved: of the checkpoint.
         changed: what has changed later, and is put back as it was last.
-        before: as `looks_now` found them before loading, and before any hook.
+        before: as `looks_now` found them before any hook, and before loading but numbers.
 
     Returns:
         What cannot be put back, if anything.
@@ -191,7 +197,10 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
 
 
 def _numbers(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what callbacks with a state of their own, and the data module, have of numbers."""
+    """Return what callbacks with a state of their own, and the data module, have of numbers.
+
+    No fractions: a clock is of the process that looked at it.
+    """
     owners = {str(turn): each for turn, each in enumerate(vars(trainer)["callbacks"])}
     several = {turn: each for turn, each in owners.items() if says_itself(type(each))}
     if (data := vars(trainer).get("datamodule")) is not None:

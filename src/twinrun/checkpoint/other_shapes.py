@@ -8,10 +8,12 @@ import copy
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint.looks import digest
 
+KEEPS_ALL = pl.LightningModule.on_save_checkpoint
 TensorShapes: TypeAlias = dict[str, tuple[int, ...]]
 """Of parameters and buffers, by name."""
 
@@ -64,6 +66,8 @@ def _takes(part: torch.nn.Module, names: Sequence[str], path: str, at_start: Ten
 
 
 def _tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    # A state_dict has each by all its names.
-    found = module.named_parameters(remove_duplicate=False)
-    return {**dict(found), **dict(module.named_buffers(remove_duplicate=False))}
+    # A state_dict has each by all its names, and a module may take some out, or load without.
+    saves = getattr(type(module), "on_save_checkpoint", KEEPS_ALL)
+    once = saves is not KEEPS_ALL or not getattr(module, "strict_loading", True)
+    found = module.named_parameters(remove_duplicate=once)
+    return {**dict(found), **dict(module.named_buffers(remove_duplicate=once))}

@@ -1,0 +1,73 @@
+"""Requests to stop, as forks of a training hear them."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+from torch.utils.data._utils import worker
+
+from twinrun.checkpoint.stop_request import Stop
+
+FORK = multiprocessing.get_context("fork")
+HEARS = signal.SIGINT, signal.SIGTERM
+
+
+@pytest.fixture
+def stop(tmp_path):
+    """Listen, and take back the handlers of before."""
+    before = {number: signal.getsignal(number) for number in HEARS}
+    yield Stop(tmp_path / "STOP")
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def wait(is_ready, is_worker):
+    worker._worker_info = "a data worker's" if is_worker else None
+    is_ready.set()
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def started(*, is_worker):
+    is_ready = FORK.Event()
+    process = FORK.Process(target=wait, args=(is_ready, is_worker))
+    process.start()
+    assert is_ready.wait(60)
+    return process
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", HEARS)
+def test_a_fork_ends_that_is_asked_to(stop, number):
+    """Red before: `Pool.terminate` waited for good, as in `prepare_data` with a `Pool` in it."""
+    process = started(is_worker=False)
+    os.kill(process.pid, number)
+    process.join()
+    assert process.exitcode == (-number if number == signal.SIGTERM else 1)
+    assert stop.heard is None
+
+
+@pytest.mark.timeout(60)
+def test_a_pool_ends(stop):
+    with FORK.Pool(2) as pool:
+        assert pool.map(abs, [-1, -2]) == [1, 2]
+    assert stop.heard is None
+
+
+def test_data_workers_go_on_until_the_step_is_done(stop):
+    """A cluster, and Ctrl-C, send a signal to all processes."""
+    process = started(is_worker=True)
+    for number in HEARS:
+        os.kill(process.pid, number)
+    process.join(timeout=0.5)
+    assert process.is_alive()
+    process.kill()
+    process.join()
+
+
+def test_the_training_itself_takes_note(stop):
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.heard == "SIGTERM"
