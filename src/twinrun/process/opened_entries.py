@@ -25,6 +25,9 @@ def training_of(label: str) -> str:
     return hashlib.sha256(label.encode()).hexdigest()[:16]
 
 
+_REHEARSAL = training_of(REHEARSAL)  # once: asked of each line
+
+
 def changed_at(file: str) -> int | None:
     """Return when (ns) a file was changed, or put where it is; None if it is not there."""
     try:  # a Path would be made for each file that is opened
@@ -88,7 +91,7 @@ def is_beside_others(path: Path, who: str, since: int) -> bool:
 
 def is_of_steps(who: str, entry: Entry) -> bool:
     """Say whether this is the state of a training, and not what it makes for all."""
-    return entry != "prepared" and not same_training(who, training_of(REHEARSAL))
+    return entry != "prepared" and not same_training(who, _REHEARSAL)
 
 
 def changing(path: Path, files: Iterable[str]) -> set[str]:
