@@ -272,6 +272,19 @@ def test_a_network_that_is_nan_went_further_than_any_that_is_not(tmp_path):
     assert set(seed["not_finite"]) >= {"accuracy", "scores", "parameters"}
 
 
+@pytest.mark.parametrize("kind", ["seed", "change", "reference"])
+def test_a_run_that_was_given_files_of_another_is_not_run(tmp_path, kind):
+    """Red before: it was one without a number, that went further than any other."""
+    of = {"changed": [], "kept": [], "disturbing": ["train.npy"]}
+    given = write(tmp_path, "given", by=1.0, seed=2, found_files=of, no_result="it has used it")
+    runs = [listed("reference", write(tmp_path, "reference")), listed(kind, given)]
+    found = weighed(tmp_path, runs if kind != "reference" else runs[::-1])
+    run = found["runs"][0 if kind == "reference" else 1]
+    assert (run["answer"], run["not_finite"]) == ("not run", [])
+    assert run["reason"].startswith("it has used train.npy, which another training wrote")
+    assert (found["reason"] == run["reason"]) is (kind == "reference")
+
+
 @pytest.mark.parametrize(
     ("others", "kept", "reason"),
     [

@@ -393,6 +393,7 @@ def test_what_was_written_before_the_checkpoint_is_as_it_was(
 
 
 MOVE = "open('x', 'w').write('2'); os.replace('x', 'best.txt')"
+TRIED = "exec('try: os.remove(\"best.txt\")' + END)"
 
 
 @pytest.mark.parametrize(
@@ -400,7 +401,7 @@ MOVE = "open('x', 'w').write('2'); os.replace('x', 'best.txt')"
     [
         [("other", WRITE), ("own", "os.rename('best.txt', 'a'); open('a').read()")],
         [("own", WRITE), ("other", WRITE), ("own", "os.link('best.txt', 'a'); open('a').read()")],
-        [("other", "os.remove('best.txt')"), ("own", "exec('try: os.remove(\"best.txt\")' + END)")],
+        [("own", WRITE), ("other", "os.remove('best.txt')"), ("own", TRIED)],
         [("other", MOVE), ("own", 'exec(\'try: os.rename("x", "y")\' + END)')],
     ],
 )
@@ -409,6 +410,16 @@ def test_what_is_moved_or_removed_by_both_disturbs(tmp_path, steps):
     (tmp_path / "best.txt").touch()
     end = "END = chr(10) + 'except OSError: pass'"
     assert disturbed_by(tmp_path, ("own", end), *steps) in (["best.txt"], ["x"])
+
+
+@pytest.mark.parametrize("removed", ["pathlib.Path('best.txt').unlink(missing_ok=True)", TRIED])
+@pytest.mark.parametrize("before", [True, False])
+def test_to_clear_what_it_never_wrote_disturbs_nobody(tmp_path, removed, before):
+    """Red before: each table of scores that a training begins anew had it trained again, alone."""
+    end = "END = chr(10) + 'except OSError: pass'"
+    steps = [("own", end), ("other", "pathlib.Path('best.txt').unlink(missing_ok=True)")]
+    steps += [("own", removed), ("own", "open('best.txt', 'a').write('2')")]
+    assert disturbed_by(tmp_path, *steps, before=[WRITE] * before) == []
 
 
 def test_a_folder_that_is_moved_is_read(tmp_path):

@@ -26,6 +26,7 @@ from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, writ
 from twinrun.comparison.noise_steps import STEP_COLUMNS, by_step_of, half_a_seed, thinned
 from twinrun.comparison.pair import why_no_pair
 from twinrun.config.rule_records import ListedRun
+from twinrun.process.shared_files import disturbed_by
 from twinrun.run_files import FINGERPRINT, end_of, left_network, read_ended, verified
 from twinrun.run_records import FAILED, RunManifest
 
@@ -103,7 +104,7 @@ class _Run:
 
 
 def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
-    """Read a run; where it left no network, return why."""
+    """Read a run; where it left no network of its own, return why."""
     if run["not_run"] is not None:
         return None, run["not_run"]
     path = Path(run["run"])
@@ -112,6 +113,8 @@ def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
         return None, f"the training failed: {manifest['ended'].removeprefix(FAILED)}"
     if manifest["ended"] != "finished":
         return None, f"the training ended otherwise: {manifest['ended']}"
+    if "found_files" in manifest and (why := disturbed_by(manifest["found_files"])):
+        return None, why  # it is partly another's
     weights = StoredTensors(verified(path, "weights.safetensors"))
     return (
         _Run(path=path, manifest=manifest, weights=weights, predictions=outputs.predicted(path)),

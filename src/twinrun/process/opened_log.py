@@ -206,6 +206,8 @@ class OpenedLog:
 
     def _note_missing(self, file: str, *, is_removed: bool) -> None:
         """Write down a file that another training has removed, or its folder."""
+        if is_removed and file not in self.ours:
+            return  # alone it would find none either (`unlink(missing_ok=True)`)
         if self._is_of(self.others, file):
             is_there = os.path.lexists(file if is_removed else os.path.dirname(file))  # noqa: PTH120
             if not is_there and (file, "disturbed") not in self.read:
