@@ -200,9 +200,8 @@ def test_hooks_that_are_given_the_loss_of_a_shard_are_named(tmp_path):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """Two runs of two workers with batch normalisation."""
-    folder = tmp_path_factory.mktemp("measured")
-    return [run(folder / name, module="small:Measured", size=69) for name in ("one", "two")]
+    """A run of two workers with batch normalisation."""
+    return run(tmp_path_factory.mktemp("measured") / "one", module="small:Measured", size=69)
 
 
 def test_joined_running_statistics_are_the_whole_mini_batchs(measured):
@@ -210,7 +209,7 @@ def test_joined_running_statistics_are_the_whole_mini_batchs(measured):
     layer = torch.nn.BatchNorm1d(4, dtype=torch.float64)
     for inputs, _ in batches:
         layer(inputs)
-    weights = artifacts.read_tensors(measured[0] / "weights.safetensors")
+    weights = artifacts.read_tensors(measured / "weights.safetensors")
     assert relative(weights["norm.running_mean"], layer.running_mean) < 1e-12
     assert relative(weights["norm.running_var"], layer.running_var) < 1e-12
     assert weights["norm.num_batches_tracked"] == 20
@@ -218,7 +217,7 @@ def test_joined_running_statistics_are_the_whole_mini_batchs(measured):
 
 def test_every_kind_of_logged_value_is_the_whole_mini_batchs(measured):
     _, _, batches = reference(Measured, size=69)
-    epochs = pd.read_csv(measured[0] / "epochs.csv")
+    epochs = pd.read_csv(measured / "epochs.csv")
     positive = [(targets > 0).double().mean().item() for _, targets in batches]
     # The module takes its means in float32.
     assert relative(epochs.positive_epoch, epoch_means(positive, batches)) < 1e-6
@@ -226,9 +225,11 @@ def test_every_kind_of_logged_value_is_the_whole_mini_batchs(measured):
     assert epochs.largest.tolist() == [max(t.max() for _, t in batches).item()] * EPOCHS
 
 
-def test_workers_repeat_what_they_did(measured):
+@pytest.mark.exhaustive  # tests/parallel/test_agreed_checkpoints.py compares two, too
+def test_workers_repeat_what_they_did(measured, tmp_path):
+    again = run(tmp_path, module="small:Measured", size=69)
     for name in ("weights", "steps", "epochs", "fingerprints", "predictions"):
-        files = [folder / FILES[name] for folder in measured]
+        files = [folder / FILES[name] for folder in (measured, again)]
         assert files[0].read_bytes() == files[1].read_bytes(), name
 
 
@@ -436,7 +437,7 @@ def test_a_killed_worker_ends_the_job_with_a_sentence(tmp_path):
 def test_curves_are_left_for_tensorboard(measured):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(measured[0] / "tensorboard"))
+    events = EventAccumulator(str(measured / "tensorboard"))
     events.Reload()
     assert {"loss", "train_loss", "val_loss"} <= set(events.Tags()["scalars"])
     assert [event.step for event in events.Scalars("train_loss")] == [5, 10, 15, 20]
