@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+import pytorch_lightning as pl
 from torch.utils.data._utils import worker
 
 from twinrun.checkpoint.stop_request import Stop
@@ -50,6 +51,36 @@ def test_a_fork_ends_that_is_asked_to(stop, number):
     assert stop.heard is None
 
 
+def handled(_):
+    return signal.getsignal(signal.SIGTERM), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize("is_fitting", [False, True])
+def test_no_code_of_pythons_stands_between_a_fork_and_its_end(stop, is_fitting):
+    """Red before: a fork took note of SIGTERM, and slept on where that came just ahead of a wait.
+
+    In one of some 60 pools; Lightning's handler, which is there in `on_fit_start`, notes it too.
+    """
+    if is_fitting:
+        trainer = pl.Trainer(logger=False, enable_checkpointing=False)
+        trainer._signal_connector.register_signal_handlers()
+    before = handled(None)
+    with FORK.Pool(1) as pool:
+        assert pool.map(handled, [None]) == [(signal.SIG_DFL, before[1])]
+    assert handled(None) == before
+    assert before[0] != signal.SIG_DFL
+
+
+def test_a_fork_keeps_what_a_user_has_set(stop):
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with FORK.Pool(1) as pool:
+        kept = pool.map(handled, [None])
+        signal.signal(signal.SIGTERM, before)
+        pool.close()
+        pool.join()
+    assert kept[0][0] == signal.SIG_IGN
+
+
 @pytest.mark.timeout(60)
 def test_a_pool_ends(stop):
     with FORK.Pool(2) as pool:
@@ -58,10 +89,9 @@ def test_a_pool_ends(stop):
 
 
 def test_data_workers_go_on_until_the_step_is_done(stop):
-    """A cluster, and Ctrl-C, send a signal to all processes."""
+    """Ctrl-C sends SIGINT to all processes."""
     process = started(is_worker=True)
-    for number in HEARS:
-        os.kill(process.pid, number)
+    os.kill(process.pid, signal.SIGINT)
     process.join(timeout=0.5)
     assert process.is_alive()
     process.kill()

@@ -5,8 +5,10 @@ The first worker that hears of it tells the others with what they exchange after
 end there. The file is removed when it has been obeyed.
 """
 
+import functools
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from torch.utils.data import get_worker_info
 from twinrun.errors import JobError, sentence_of
 
 FILE = -1  # beside the numbers of signals
-BY_DEFAULT = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+NOT_TO_FORKS = ("twinrun.", "pytorch_lightning.", "lightning.")  # whose handlers only take note
 LOOK_SECONDS = 0.5  # between two looks for the file
 
 
@@ -38,6 +40,7 @@ class Stop(pl.Callback):
         self._signal, self._process = 0, os.getpid()
         self._looked = time.monotonic()
         self._listen()
+        _have_forks_end()
 
     @property
     def heard(self) -> str | None:
@@ -102,11 +105,38 @@ class Stop(pl.Callback):
     on_train_start = on_test_start = on_predict_start = _listen
 
     def _hear(self, number: int, frame: object) -> None:
-        if os.getpid() != self._process and get_worker_info() is None:
-            # Forks but data workers, which a step needs, end: who asks them to waits for that
-            # (`Pool.terminate`).
-            signal.signal(number, BY_DEFAULT[signal.Signals(number)])
-            os.kill(os.getpid(), number)
-            return
         # A handler may run between any two lines: it only takes note.
-        self._signal = self._signal or number
+        if os.getpid() == self._process:
+            self._signal = self._signal or number
+        elif get_worker_info() is None:  # a step needs what a data worker is about to give
+            raise KeyboardInterrupt
+
+
+_held = threading.local()  # of the thread that forks: which signals it held back before
+
+
+@functools.cache  # what was registered stays
+def _have_forks_end() -> None:
+    """Have SIGTERM end what this process forks: who asks for that waits (`Pool.terminate`).
+
+    By no handler in Python, which does not run in a fork that the signal meets just ahead of a wait
+    for a lock: it would wait for good. Data workers have one of torch's, in C.
+    """
+    os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_end_by_default)
+
+
+def _hold() -> None:
+    # Else one that comes before the fork has its handler is lost.
+    _held.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _release() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _held.before)
+
+
+def _end_by_default() -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    kind = type(getattr(handler, "__self__", handler))
+    if kind.__module__.startswith(NOT_TO_FORKS):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _release()
