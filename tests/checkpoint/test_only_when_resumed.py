@@ -222,6 +222,69 @@ class CountsTime(DropsWithAState):
         assert self.before == (1000 if trainer.ckpt_path else 0)
 
 
+class Warms(DropsWithAState):
+    """Takes from the rate, or from the weights, of which it keeps nothing in its state."""
+
+    base = 0.0
+
+    def on_train_start(self, trainer, pl_module):
+        self.base = self.taken(trainer.optimizers[0].param_groups, [*pl_module.parameters()])
+
+    def taken(self, groups, parameters):
+        return groups[0]["lr"]
+
+    def factor(self):
+        return self.base
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = 0.1 if trainer.current_epoch < 2 else self.factor() / 2
+
+
+class WarmsOnce(Warms):
+    """Likewise, from None on."""
+
+    base = None
+
+    def on_train_start(self, trainer, pl_module):
+        if self.base is None:
+            super().on_train_start(trainer, pl_module)
+
+
+class WarmsEach(Warms):
+    """Likewise, of each group."""
+
+    def taken(self, groups, parameters):
+        return [{"rate": group["lr"]} for group in groups]
+
+    def factor(self):
+        return self.base[0]["rate"]
+
+
+class ByAnchor(Warms):
+    """Likewise, by the weights of the start."""
+
+    def taken(self, groups, parameters):
+        return [parameter.detach().clone() for parameter in parameters]
+
+    def factor(self):
+        return self.base[0].abs().mean().item()
+
+
+class ByNorm(Warms):
+    """Likewise, by a number of theirs."""
+
+    def taken(self, groups, parameters):
+        return parameters[0].norm().item()
+
+
+class ByTensor(ByNorm):
+    """Likewise, by a tensor."""
+
+    def taken(self, groups, parameters):
+        return parameters[0].detach().norm()
+
+
 class FromEpoch(Points):
     """Notes in which epoch its loader was made, and weighs what comes two epochs later."""
 
@@ -315,9 +378,14 @@ class Anew(list):
         return (kind() for kind in list.__iter__(self))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
 @pytest.mark.parametrize(
-    "kind", [Drops, DropsByTheClass, DropsWithAState, KeepsPending, CountsTime]
+    "kind",
+    [
+        *(Drops, DropsByTheClass, DropsWithAState, KeepsPending, CountsTime),
+        *(Warms, WarmsOnce, WarmsEach, ByAnchor, ByNorm, ByTensor),
+    ],
 )
 def test_so_are_those_of_callbacks(tmp_path, kind, kill, at):
     options = {"callbacks": Anew([kind]), "max_epochs": 4}

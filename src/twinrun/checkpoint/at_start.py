@@ -15,8 +15,9 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
-from twinrun.checkpoint.looks import UNSEEN
-from twinrun.checkpoint.own_states import SAID, is_other
+from twinrun.checkpoint.clocks import is_of_clock
+from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.own_states import SAID, OwnState, is_other
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     looked_at,
@@ -37,12 +38,13 @@ from twinrun.checkpoint.unsaved_state import (
     own_of_callback,
     says_itself,
 )
+from twinrun.containers import attributes_of, is_really
 
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
-# Numbers beside a state of one's own: of callbacks, by their turn, and of the data module.
-_NUMBER, _DATA = "number ", "data"
-_NUMBERS = {bool, int, type(None)}
+# What is beside a state of one's own: of callbacks, by their turn, and of the data module.
+_BESIDE, _DATA = "beside ", "data"
+_NUMBERS = {bool, int, float, type(None)}
 
 
 class AtStart(TypedDict):
@@ -65,23 +67,23 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{key: state for key, state in attributes.items() if key.startswith(_MODULE)},
         **{f"{_CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
-        **numbers_now(trainer),
+        **beside_states_now(trainer),
     }
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
 
 
-def numbers_now(trainer: pl.Trainer) -> dict[str, str]:
-    """Look at the numbers beside states alone."""
-    return {f"{_NUMBER}{key}": repr(value) for key, value in _numbers(trainer).items()}
+def beside_states_now(trainer: pl.Trainer) -> dict[str, str]:
+    """Look at what is beside states alone."""
+    return {f"{_BESIDE}{key}": look(value, ()) for key, value in _beside_states(trainer).items()}
 
 
 def made_since(trainer: pl.Trainer, told: Mapping[str, str]) -> dict[str, str]:
-    """Return of `looks_now` what has changed since, and all numbers beside states.
+    """Return of `looks_now` what has changed since, and all that is beside states.
 
     What of these a state holds is not known: they are put back if they stay what they are.
     """
     looks = looks_now(trainer).items()
-    return {k: v for k, v in looks if told.get(k) != v or k.startswith(_NUMBER)}
+    return {k: v for k, v in looks if told.get(k) != v or k.startswith(_BESIDE)}
 
 
 def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
@@ -95,6 +97,10 @@ def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
         return AtStart(looks={}, values={})
     now = looks_now(trainer)
     same = {key for key, state in looks.items() if now.get(key) == state}
+    # Beside a state what has changed is no more of the start, or is in the state.
+    own = {key for key in looks if key.startswith(_BESIDE)}
+    gone = own - same | {key for key in own & same if _is_layer_of_state(trainer, key)}
+    looks = {**looks, **{key: f"{SAID}{looks[key].removeprefix(SAID)}" for key in gone}}
     values = unshared(trainer, {k: v for k, v in _attributes(trainer).items() if k in same})
     return AtStart(
         looks=dict(looks),
@@ -152,7 +158,7 @@ def put_back_start(
         found: as `looks_now` found them behind these hooks.
         saved: of the checkpoint.
         changed: what has changed later, and is put back as it was last.
-        before: as `looks_now` found them before any hook, and before loading but numbers.
+        before: as `looks_now` found them before any hook, and before loading but beside states.
 
     Returns:
         What cannot be put back, if anything.
@@ -164,7 +170,7 @@ def put_back_start(
         if len(others) < 2 or key in later or key in names:
             continue
         is_kept = key in saved["values"]
-        if key.startswith(_NUMBER) and (not is_kept or found.get(key) == before.get(key)):
+        if key.startswith(_BESIDE) and found.get(key) == before.get(key):
             continue
         value = given_back(saved["values"].get(key), trainer.strategy.root_device)
         there = own.get(key.removeprefix(_OPTIMIZER))
@@ -182,7 +188,8 @@ def _later(changed: Attributes) -> set[str]:
 def names_in(trainer: pl.Trainer) -> set[str]:
     """Tell which are texts, paths or moments: those are of the process that made them."""
     kinds = (str, PurePath, datetime.date)
-    return {key for key, value in _attributes(trainer).items() if isinstance(value, kinds)}
+    found = _attributes(trainer).items()
+    return {key for key, value in found if isinstance(value, kinds) or is_of_clock(value)}
 
 
 def _attributes(trainer: pl.Trainer) -> dict[str, object]:
@@ -192,15 +199,16 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
         **{f"{_MODULE}{p} {name}": v for p, part in parts for name, v in looked_at(part).items()},
         **{f"{_CALLBACK}{key}": value for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": value for key, value in _of_optimizers(trainer).items()},
-        **{f"{_NUMBER}{key}": value for key, value in _numbers(trainer).items()},
+        **{f"{_BESIDE}{key}": value for key, value in _beside_states(trainer).items()},
     }
 
 
-def _numbers(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what callbacks with a state of their own, and the data module, have of numbers.
+def _beside_states(trainer: pl.Trainer) -> dict[str, object]:
+    """Return what callbacks with a state of their own have of plain data, and layers.
 
-    No fractions: a clock is of the process that looked at it.
+    Of the data module, which holds data, the numbers. A clock is of the process that looked at it.
     """
+    known = kept_anyway(trainer)
     owners = {str(turn): each for turn, each in enumerate(vars(trainer)["callbacks"])}
     several = {turn: each for turn, each in owners.items() if says_itself(type(each))}
     if (data := vars(trainer).get("datamodule")) is not None:
@@ -208,9 +216,22 @@ def _numbers(trainer: pl.Trainer) -> dict[str, object]:
     return {
         f"{turn} {type(owner).__name__}.{name}": value
         for turn, owner in several.items()
-        for name, value in own_of_callback(owner, {})
-        if type(value) in _NUMBERS
+        for name, value in own_of_callback(owner, known)
+        if type(value) in _NUMBERS or (turn != _DATA and _is_looked_at(value))
+        if not is_of_clock(value)
     }
+
+
+def _is_looked_at(value: object) -> bool:
+    is_plain_data = is_plain(value) and not isinstance(value, str | PurePath | datetime.date)
+    return is_plain_data or is_really(value, torch.nn.Module)
+
+
+def _is_layer_of_state(trainer: pl.Trainer, key: str) -> bool:
+    """Say whether it is layers that the state of their callback holds: loading it sets them."""
+    owner, name = _owner_of(trainer, key)
+    value = attributes_of(owner).get(name)
+    return is_really(value, torch.nn.Module) and OwnState(owner).holds_all(name, value.state_dict())
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
@@ -249,7 +270,7 @@ def _owner_of(trainer: pl.Trainer, key: str) -> tuple[object, str]:
     if key.startswith(_MODULE):
         path, _, name = key.removeprefix(_MODULE).rpartition(" ")
         return trainer.lightning_module.get_submodule(path), name
-    kind = next(kind for kind in (_CALLBACK, _OPTIMIZER, _NUMBER) if key.startswith(kind))
+    kind = next(kind for kind in (_CALLBACK, _OPTIMIZER, _BESIDE) if key.startswith(kind))
     index, name = key.removeprefix(kind).split(" ", 1)
     if index == _DATA:
         return vars(trainer)["datamodule"], name.partition(".")[2]

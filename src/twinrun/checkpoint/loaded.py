@@ -15,7 +15,7 @@ import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
 from twinrun.checkpoint import best_models
-from twinrun.checkpoint.at_start import numbers_now
+from twinrun.checkpoint.at_start import beside_states_now
 from twinrun.checkpoint.left_out import tensors_of
 from twinrun.checkpoint.loaded_states import LoadedCallbacks, LoadedData
 from twinrun.checkpoint.own_memory import id_of_memory
@@ -48,13 +48,13 @@ class Loaded:
             self._held["callbacks"], checkpoint[best_models.KEY].get("looks_of_callbacks", {})
         )
         self._data = LoadedData(checkpoint, trainer)
-        self.numbers: dict[str, str] = {}
-        """Beside states, as they were loaded."""
+        self.beside_states: dict[str, str] = {}
+        """What is beside states, as it was loaded."""
 
     def look(self, trainer: pl.Trainer) -> None:
         """Look at what Lightning has loaded, before any hook changes it."""
         self._callbacks.look(trainer)
-        self.numbers = numbers_now(trainer)
+        self.beside_states = beside_states_now(trainer)
 
     def put_back(self, trainer: pl.Trainer, module: pl.LightningModule) -> str | None:
         """Put them back; what a module names otherwise than in its state_dict is not among them.

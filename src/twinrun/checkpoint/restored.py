@@ -84,7 +84,7 @@ def begin_as_before(
     """
     start, made = _whole_start(state["at_start"], found.made, constructed), found.made
     changed = state["attributes"]
-    before = {**constructed["looks"], **state["loaded"].numbers}
+    before = {**constructed["looks"], **state["loaded"].beside_states}
     new = made_anew(made, start["looks"], before, changed)
     if (what := remove(trainer, new)) is not None:
         return what
