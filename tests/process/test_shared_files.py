@@ -200,6 +200,49 @@ def test_what_data_workers_add_to_alone_disturbs_nobody(tmp_path):
     assert disturbed_by(tmp_path, *steps) == []
 
 
+@pytest.mark.parametrize("mode", ["r+b", "rb"])
+@pytest.mark.parametrize(
+    ("end", "is_disturbed"),
+    [("file.seek(0); file.write(b'3'); file.flush()", True), ("held.close()", False)],
+)
+def test_who_opens_what_another_has_open_and_writes_later_is_disturbed(
+    tmp_path, mode, end, is_disturbed
+):
+    """Red at 51bbcb6e: it was trained on what the other wrote into an array that both map."""
+    (tmp_path / "best.txt").write_text("1")
+    steps = [
+        ("other", "file = open('best.txt', 'r+b')"),
+        ("own", f"held = open('best.txt', {mode!r})"),
+    ]
+    steps += [("own", "time.sleep(0.1)"), ("other" if is_disturbed else "own", end)]
+    found = disturbed_by(tmp_path, *steps, ("own", "shared_files.found()"))
+    assert found == ["best.txt"] * is_disturbed
+
+
+NAMES = [
+    *(":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"),
+    *("file:best.txt?mode=ro", "file:best%2Etxt?immutable=1"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_data_base_in_a_file_or_is_read_alone_disturbs_nobody(tmp_path, name):
+    """Red before: each was the path of a file that is gone, or was written."""
+    sqlite3.connect(tmp_path / "best.txt").execute("create table numbers (number int)")
+    time.sleep(0.05)
+    opened = f"sqlite3.connect({name!r}, uri=True).close()"
+    assert disturbed_by(tmp_path, ("own", opened), ("other", opened), ("own", opened)) == []
+
+
+@pytest.mark.parametrize("name", ["best.txt?mode=ro", "best%2Etxt", "//localhost{}/best.txt?x=1"])
+def test_a_data_base_has_a_path_in_its_uri(tmp_path, name):
+    """Red before: what another training wrote in it was in another file."""
+    name = f"file:{name.format(tmp_path)}"
+    write = "d = sqlite3.connect('best.txt'); d.execute('create table t (n)'); d.close()"
+    read = f"sqlite3.connect({name!r}, uri=True).close()"
+    assert disturbed_by(tmp_path, ("other", write), ("own", read)) == ["best.txt"]
+
+
 def test_what_two_make_and_close_disturbs_nobody(tmp_path):
     """Red at d6b48169: a figure that each training draws (`savefig`), or `numpy.savez`."""
     with Process(tmp_path, "own") as own, Process(tmp_path, "other") as other:

@@ -64,8 +64,8 @@ class OpenedLog:
     """When (ns) this process last opened a file to read it."""
     held: set[str] = field(default_factory=set)
     """Files that it had open, or mapped into memory, when another training opened them to write."""
-    made: set[str] = field(default_factory=set)
-    """Files that this process made, to be read too, behind another training that may fill them."""
+    shared: set[str] = field(default_factory=set)
+    """Files that it opened to read, or made, behind another training that may write them later."""
     own: dict[tuple[str, Write], int] = field(default_factory=dict)
     """When (ns) a file was last written down as written by this process."""
     read: set[tuple[str, Entry]] = field(default_factory=set)
@@ -130,7 +130,7 @@ class OpenedLog:
         self.read_on()
         for file in [*self.held]:
             self._note_held(file, self.opened_at[file])
-        for file in held_of(self.made):
+        for file in held_of(self.shared):
             self._note_held(file, self.opened_at[file])
         for fork in forks if self.others else ():
             for file in held_of([*self.others], fork):  # threads may read on
@@ -164,6 +164,8 @@ class OpenedLog:
             ):
                 entry = "found"
         self.note_opened(file)
+        if entry != "disturbed" and not is_moved:
+            self._note_shared(file)
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))
@@ -177,8 +179,12 @@ class OpenedLog:
     def note_made(self, file: str) -> None:
         """Remember a file that was opened to be written as a whole, and read behind that."""
         self.note_opened(file)
-        if file in self.opened_at and self._is_of(self.others, file):
-            self.made.add(file)
+        self._note_shared(file)
+
+    def _note_shared(self, file: str) -> None:
+        """Remember a file that another training may have open to write, and write later."""
+        if file in self.others and file in self.opened_at:
+            self.shared.add(file)
 
     def note_written(self, file: str, *, is_whole: bool, is_removed: bool = False) -> None:
         """Write down a file that is opened to be written, or removed.

@@ -13,8 +13,7 @@ the whole of it, reads what is stale.
 
 Seen is what Python opens and what `torch.save` writes, data workers' files too. Not seen is what
 other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidden folders and
-`__pycache__` (caches), installed packages, and the results of the training itself, which are in
-folders of its own.
+`__pycache__` (caches), installed packages, and the results of the training itself.
 """
 
 import multiprocessing
@@ -30,6 +29,7 @@ from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from twinrun.process.data_base_files import file_of
 from twinrun.process.opened_entries import changing, files_of
 from twinrun.process.opened_log import OpenedLog
 from twinrun.wording import some
@@ -122,7 +122,8 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             is_whole = bool(isinstance(flags, int) and flags & os.O_TRUNC) or (
                 isinstance(mode, str) and bool({*"wx"} & {*mode})
             )
-            if not (is_written and _is_folder(path)):  # where `tempfile` makes a file
+            # A folder is where `tempfile` makes a file.
+            if not (is_written and os.path.isdir(str(path))):  # noqa: PTH112
                 _opened(_log, path, is_written=is_written, is_read=is_read, is_whole=is_whole)
         elif event.startswith("os.") and arguments[-1] != NO_FOLDER:
             return  # as `shutil.rmtree` removes what lies inside, by names from an open folder
@@ -131,13 +132,10 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
                 _opened(_log, arguments[0], is_written=event == "os.rename", is_moved=True)
             _opened(_log, arguments[1], is_written=True)
         elif event == "sqlite3.connect":
-            _opened(_log, arguments[0], is_written=True, is_read=True, is_whole=False)
+            if (of_it := file_of(arguments[0])) is not None:
+                _opened(_log, of_it[0], is_written=of_it[1], is_read=True, is_whole=False)
         else:
             _opened(_log, arguments[0], is_written=True, is_removed=event == "os.remove")
-
-
-def _is_folder(path: object) -> bool:
-    return isinstance(path, str | bytes | os.PathLike) and os.path.isdir(path)  # noqa: PTH112
 
 
 def _opened(
