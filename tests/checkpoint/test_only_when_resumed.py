@@ -108,6 +108,36 @@ class Knows(Small):
         return weight * super().training_step(batch, batch_idx)
 
 
+class Phased(Small):
+    """Is told a phase, as a text."""
+
+    def __init__(self):
+        super().__init__()
+        self.phase = "first"
+
+    def on_load_checkpoint(self, checkpoint):
+        self.phase = "second"
+
+    def training_step(self, batch, batch_idx):
+        weight = 0.5 if self.phase == "second" and self.current_epoch == 2 else 1.0
+        return weight * super().training_step(batch, batch_idx)
+
+
+class PhasedLate(Phased):
+    """Likewise, from None on, where it is asked whether it is resumed."""
+
+    def __init__(self):
+        super().__init__()
+        self.phase = None
+
+    def on_load_checkpoint(self, checkpoint):
+        pass
+
+    def on_fit_start(self):
+        if self.trainer.ckpt_path:
+            self.phase = "second"
+
+
 class MakesALayer(Small):
     """Has None until the training begins, and a layer then."""
 
@@ -123,6 +153,20 @@ class MakesALayer(Small):
         if self.noise is not None and self.current_epoch == 2:
             inputs = self.noise(inputs)
         return super().training_step((inputs, targets), batch_idx)
+
+
+class FillsLazyLayers(Small):
+    """Gives lazy layers their sizes in `setup`, as torch's documentation has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.lazy = torch.nn.LazyLinear(1, bias=False)
+
+    def setup(self, stage):
+        self.lazy(torch.zeros(1, 4))
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) + self.lazy(batch[0]).square().mean()
 
 
 class MakesAMetric(Small):
@@ -184,6 +228,20 @@ class DropsWithAState(Drops):
 
     def load_state_dict(self, state):
         self.calls = state["calls"]
+
+
+class DropsInAPhase(DropsWithAState):
+    """Is told a phase, as a text, beside its state."""
+
+    phase = "first"
+
+    def __init__(self):
+        super().__init__()
+        self.phase = "first"
+
+    def on_train_start(self, trainer, pl_module):
+        self.phase = "second" if trainer.ckpt_path else "first"
+        self.start = 0 if self.phase == "first" else 1
 
 
 class KeepsPending(DropsWithAState):
@@ -285,6 +343,26 @@ class ByTensor(ByNorm):
         return parameters[0].detach().norm()
 
 
+STARTS = [0.0]
+
+
+class KnowsWhen(Drops):
+    """Goes by a clock, which counts from another moment in each process."""
+
+    def __init__(self):
+        super().__init__()
+        self.began = self.began_ns = 0
+
+    def on_train_start(self, trainer, pl_module):
+        super().on_train_start(trainer, pl_module)
+        self.began, self.began_ns = time.monotonic(), [time.time_ns()]
+        STARTS.append(self.began)
+
+    def on_train_end(self, trainer, pl_module):
+        assert self.began == STARTS[-1]
+        assert self.began_ns[0] / 1e9 > time.time() - 60
+
+
 class FromEpoch(Points):
     """Notes in which epoch its loader was made, and weighs what comes two epochs later."""
 
@@ -299,6 +377,20 @@ class FromEpoch(Points):
     def on_after_batch_transfer(self, batch, dataloader_idx):
         inputs, targets = batch
         return [inputs * (0.5 if self.trainer.current_epoch - self.first == 2 else 1.0), targets]
+
+
+class Weighs(FromEpoch):
+    """Weighs by what follows from that epoch, in a number and a list."""
+
+    def train_dataloader(self):
+        self.share = 1 / (1 + self.trainer.current_epoch)
+        self.shares = [self.share, "loader"]
+        return super().train_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, targets = batch
+        is_last = self.trainer.current_epoch == 3
+        return [inputs * (self.share * self.shares[0] if is_last else 1.0), targets]
 
 
 class TakesAnObject(CountsSteps):
@@ -318,7 +410,7 @@ class TakesAnObject(CountsSteps):
 
 OF_MODULES = [
     *(GoodEnough, CountsSteps, Reloads, OfTheClass, IsLoaded, IsLoadedOnce, Loads, Knows),
-    *(MakesALayer, MakesAMetric),
+    *(MakesALayer, FillsLazyLayers, MakesAMetric, Phased, PhasedLate),
 ]
 
 
@@ -383,7 +475,8 @@ class Anew(list):
 @pytest.mark.parametrize(
     "kind",
     [
-        *(Drops, DropsByTheClass, DropsWithAState, KeepsPending, CountsTime),
+        *(Drops, DropsByTheClass, DropsWithAState, DropsInAPhase, KeepsPending, CountsTime),
+        KnowsWhen,
         *(Warms, WarmsOnce, WarmsEach, ByAnchor, ByNorm, ByTensor),
     ],
 )
@@ -393,8 +486,9 @@ def test_so_are_those_of_callbacks(tmp_path, kind, kill, at):
 
 
 @pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
-def test_so_are_those_of_a_data_module(tmp_path, kill, at):
-    assert_resumed(tmp_path, [at], kills=[kill], data=FromEpoch, max_epochs=4)
+@pytest.mark.parametrize("data", [FromEpoch, Weighs])
+def test_so_are_those_of_a_data_module(tmp_path, data, kill, at):
+    assert_resumed(tmp_path, [at], kills=[kill], data=data, max_epochs=4)
 
 
 @pytest.mark.parametrize(

@@ -407,6 +407,28 @@ def read_if_there(read):
 
 
 @pytest.mark.parametrize(
+    ("again", "is_stale"),
+    [
+        ("file = open('best.txt', 'w+')", True),
+        ("file = open('best.txt', 'w')", False),  # a log
+        ("open('best.txt', 'w+').close()", False),
+    ],
+)
+def test_what_is_begun_anew_and_read_by_who_holds_it_is_stale(tmp_path, again, is_stale):
+    """Red at 51bbcb6e: a resumed training averaged its last losses alone, in silence."""
+    began = time.time_ns()
+    with Process(tmp_path, "own", is_under_way=False) as first:
+        first.do("file = open('best.txt', 'w+')")
+        first.takes_steps()
+        first.do("file.write('2'); file.flush()")
+    with Process(tmp_path, "own", attempt="2", began=began, is_under_way=False) as second:
+        second.do(again)
+        second.takes_steps()
+        second.do("shared_files.found()")
+    assert names_of(tmp_path, "stale") == ["best.txt"] * is_stale
+
+
+@pytest.mark.parametrize(
     ("written", "behind", "again", "is_stale"),
     [
         (WRITE, "", "", False),  # as the checkpoint found it

@@ -40,6 +40,23 @@ def test_tensors_that_cannot_be_compared(module, message):
     check_tensors(Small())
 
 
+class FillsIt(Lazy):
+    def setup(self, stage):
+        self.last(torch.zeros(1, 4))
+
+
+def test_lazy_layers_may_be_given_their_weights_in_setup():
+    """Red before: refused as such that have none before the first step."""
+    module = FillsIt()
+    check_tensors(module, is_set_up=False)
+    with pytest.raises(TwinrunError, match="or call it in setup"):
+        check_tensors(module)
+    module.setup("fit")
+    check_tensors(module)
+    with pytest.raises(TwinrunError, match="belongs to a lazy layer"):
+        check_tensors(Lazy(), is_set_up=False)
+
+
 class InPairs(Small):
     """Multiplies by complex weights that it holds as pairs of real numbers."""
 

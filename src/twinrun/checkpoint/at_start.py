@@ -25,26 +25,26 @@ from twinrun.checkpoint.plain_attributes import (
     states_of_attributes,
     unshared,
 )
-from twinrun.checkpoint.plain_data import given_back, is_plain, kept
+from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_optimizers import (
     TEXT,
     states_of_optimizers,
     values_of_optimizers,
 )
 from twinrun.checkpoint.unsaved_state import (
+    MOST_LOOKED_AT,
     attributes_of_callbacks,
     kept_anyway,
     look_of_callbacks,
     own_of_callback,
     says_itself,
 )
-from twinrun.containers import attributes_of, is_really
+from twinrun.containers import attributes_of, is_container, is_really, size_of
 
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
 # What is beside a state of one's own: of callbacks, by their turn, and of the data module.
 _BESIDE, _DATA = "beside ", "data"
-_NUMBERS = {bool, int, float, type(None)}
 
 
 class AtStart(TypedDict):
@@ -86,12 +86,15 @@ def made_since(trainer: pl.Trainer, told: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in looks if told.get(k) != v or k.startswith(_BESIDE)}
 
 
-def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
+def state_at_start(
+    trainer: pl.Trainer, looks: Mapping[str, str], *, is_this: bool = False
+) -> AtStart:
     """Return what brings a resumed training to where the first process began.
 
     Args:
         trainer: of the training.
         looks: of `looks_now` there, what hooks had set.
+        is_this: it is this process itself, whose texts and moments are right.
     """
     if not looks:
         return AtStart(looks={}, values={})
@@ -104,7 +107,11 @@ def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
     values = unshared(trainer, {k: v for k, v in _attributes(trainer).items() if k in same})
     return AtStart(
         looks=dict(looks),
-        values={key: kept(value) for key, value in values.items() if is_kept(value)},
+        values={
+            key: kept(value)
+            for key, value in values.items()
+            if _is_small(value) and (is_this or not _is_of_process(value))
+        },
     )
 
 
@@ -167,9 +174,9 @@ def put_back_start(
     names, own = names_in(trainer), _of_optimizers(trainer)
     for key, state in saved["looks"].items():
         others = {each for each in (state, found.get(key, "")) if not each.startswith(SAID)}
-        if len(others) < 2 or key in later or key in names:
-            continue
         is_kept = key in saved["values"]
+        if len(others) < 2 or key in later or (key in names and not is_kept):
+            continue
         if key.startswith(_BESIDE) and found.get(key) == before.get(key):
             continue
         value = given_back(saved["values"].get(key), trainer.strategy.root_device)
@@ -187,9 +194,11 @@ def _later(changed: Attributes) -> set[str]:
 
 def names_in(trainer: pl.Trainer) -> set[str]:
     """Tell which are texts, paths or moments: those are of the process that made them."""
-    kinds = (str, PurePath, datetime.date)
-    found = _attributes(trainer).items()
-    return {key for key, value in found if isinstance(value, kinds) or is_of_clock(value)}
+    return {key for key, value in _attributes(trainer).items() if _is_of_process(value)}
+
+
+def _is_of_process(value: object) -> bool:
+    return isinstance(value, str | PurePath | datetime.date) or is_of_clock(value)
 
 
 def _attributes(trainer: pl.Trainer) -> dict[str, object]:
@@ -204,9 +213,9 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
 
 
 def _beside_states(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what callbacks with a state of their own have of plain data, and layers.
+    """Return what callbacks with a state of their own have of plain data, and layers; no clocks.
 
-    Of the data module, which holds data, the numbers. A clock is of the process that looked at it.
+    Of the data module, which holds data, no more than numbers, texts and short lists.
     """
     known = kept_anyway(trainer)
     owners = {str(turn): each for turn, each in enumerate(vars(trainer)["callbacks"])}
@@ -217,14 +226,15 @@ def _beside_states(trainer: pl.Trainer) -> dict[str, object]:
         f"{turn} {type(owner).__name__}.{name}": value
         for turn, owner in several.items()
         for name, value in own_of_callback(owner, known)
-        if type(value) in _NUMBERS or (turn != _DATA and _is_looked_at(value))
+        if type(value) in PLAIN
+        or (_is_short(value) if turn == _DATA else is_really(value, torch.nn.Module))
+        or (turn != _DATA and is_plain(value))
         if not is_of_clock(value)
     }
 
 
-def _is_looked_at(value: object) -> bool:
-    is_plain_data = is_plain(value) and not isinstance(value, str | PurePath | datetime.date)
-    return is_plain_data or is_really(value, torch.nn.Module)
+def _is_short(value: object) -> bool:
+    return is_container(value) and size_of(value) <= MOST_LOOKED_AT and is_plain(value)
 
 
 def _is_layer_of_state(trainer: pl.Trainer, key: str) -> bool:
@@ -245,9 +255,12 @@ def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
 
 def is_kept(value: object) -> bool:
     """Say whether a checkpoint holds what has been set: plain data that is not too large."""
+    return _is_small(value) and not _is_of_process(value)
+
+
+def _is_small(value: object) -> bool:
     tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor | np.ndarray)]
-    is_small = sum(tensor.nbytes for tensor in tensors) <= MOST_KEPT
-    return is_plain(value) and is_small and not isinstance(value, str | PurePath)
+    return is_plain(value) and sum(tensor.nbytes for tensor in tensors) <= MOST_KEPT
 
 
 def _called(trainer: pl.Trainer, key: str) -> str:

@@ -28,7 +28,10 @@ def forgetful(trainer: pl.Trainer) -> Iterator[str]:
             continue
         kind = type(callback).__name__
         if type(callback) is not ModelCheckpoint:
-            yield f"{kind} would forget which of its checkpoints was the best"
+            yield (
+                f"{kind} would forget which of its checkpoints was the best (a ModelCheckpoint "
+                f"itself would not; what {kind} adds may be in a callback beside it)"
+            )
         elif not _is_inside(str(callback.dirpath), trainer.default_root_dir):
             # A killed training may have written them once more behind the checkpoint.
             yield (

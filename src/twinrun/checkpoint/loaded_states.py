@@ -97,8 +97,8 @@ def never_loaded(trainer: pl.Trainer) -> Iterator[str]:
         saves, loads, reads = (not str(each.__module__).startswith(OURS) for each in methods)
         if saves and not (loads or reads) and callback.state_dict():
             yield (
-                f"{kind.__name__} has a state_dict, and nothing loads it: its class has no "
-                f"load_state_dict of its own"
+                f"{kind.__name__} has a state_dict of its own, and no load_state_dict that would "
+                f"load what it adds"
             )
 
 

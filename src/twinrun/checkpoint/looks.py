@@ -16,6 +16,7 @@ from contextlib import suppress
 import numpy as np
 import torch
 import xxhash
+from torch.nn.parameter import is_lazy
 
 from twinrun.batches import Opaque, leaves
 from twinrun.checkpoint.users_code import is_users
@@ -214,7 +215,7 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         return
     if is_really(value, torch.Tensor):
         is_plain = value.layout is torch.strided and not value.is_nested and not value.is_meta
-        if is_plain and value.numel():
+        if is_plain and not is_lazy(value) and value.numel():
             yield "memory", value.untyped_storage().data_ptr()
         return
     if isinstance(value, np.ndarray):

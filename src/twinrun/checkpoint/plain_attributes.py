@@ -35,6 +35,7 @@ Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
 
 _MOST_INSIDE = 1 << 12  # objects and memories of an attribute
+_OF_DATA = " (its class's `state_dict` and `load_state_dict` may hold it)"
 _OF_MODULE = {*vars(torch.nn.Module()), *vars(pl.LightningModule()), "_hparams_initial"}
 _OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
 
@@ -95,7 +96,7 @@ def changed_attributes(
         else:
             more = class_in(value) or _cure_of(value)
             if owner != "module":
-                more = "" if key in before or had(before, key) else LATE
+                more = _OF_DATA if key in before or had(before, key) else LATE
             why = "changes while the training runs, and no checkpoint holds it"
             refused.append(f"{called} {why}{more}")
     return plain, refused

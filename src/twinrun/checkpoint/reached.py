@@ -18,6 +18,7 @@ from twinrun.checkpoint.own_states import names_of_state
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.step_walk import StepWalk
 from twinrun.checkpoint.stream_position import telling_data
+from twinrun.checkpoint.unsaved_generators import unheld
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import (
     DEEPEST,
@@ -134,9 +135,8 @@ def generators_reached(
         reached(trainer, loaders, seen=seen), held_by_data_module(trainer, seen)
     )
     for owner, name, value, _ in found:
-        kind = f"{type(value).__module__.partition('.')[0]}'s {type(value).__name__}"
         if isinstance(value, GENERATORS) and id(value) not in known:
-            yield f"{name} is a random number generator ({kind})"
+            yield unheld(name, value)
         elif isinstance(value, ITERATORS) or (
             is_hidden_iterator(value) and not isinstance(owner, Stateful)
         ):

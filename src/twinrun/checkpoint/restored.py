@@ -90,7 +90,7 @@ def begin_as_before(
         return what
     # What had changed by the last checkpoint has changed by the next one, too.
     found.made = start["looks"]
-    anew = found.attributes.keys() - names_in(trainer)
+    anew = found.attributes.keys() - (names_in(trainer) - start["values"].keys())
     found.attributes |= {k: v for k, v in start["looks"].items() if k in anew}
     found.attributes = {k: v for k, v in found.attributes.items() if k not in new}
     what = found.put_back(trainer, state)

@@ -67,11 +67,10 @@ class Resumable(pl.Callback):
             trained_otherwise: says how the last step is not what it was before the stop, if it is.
         """
         self._together = together or Alone()
-        self._folder = Folder(folder, identity or {}, say, self._together)
-        self._minutes, self._in_epoch, self._say = minutes, in_epoch, say
+        self._say, self._folder = say, Folder(folder, identity or {}, say, self._together)
+        self._minutes, self._in_epoch, self._written = minutes, in_epoch, time.monotonic()
         self._not_in_epoch: str | None = None
-        self._is_refused, self._written, self._told = False, time.monotonic(), dict[str, str]()
-        self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
+        self._is_refused, self._told, self._kept = False, dict[str, str](), dict[str, Any]()
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
         self._attributes: Attributes = {}
@@ -100,7 +99,8 @@ class Resumable(pl.Callback):
         self._told = looks_now(trainer)
         if stage != "fit":
             return
-        self._constructed = state_at_start(trainer, self._told if self._folder.is_used else {})
+        told = self._told if self._folder.is_used else {}
+        self._constructed = state_at_start(trainer, told, is_this=True)
         self._epoch = RunningEpoch(
             trainer,
             self._fingerprint,

@@ -33,8 +33,16 @@ def unsaved_generators(
         for name, value in _attributes(owner).items():
             for found in inside(value):
                 if isinstance(found, GENERATORS) and id(found) not in known:
-                    kind = f"{type(found).__module__.partition('.')[0]}'s {type(found).__name__}"
-                    yield f"{type(owner).__name__}.{name} is a random number generator ({kind})"
+                    yield unheld(f"{type(owner).__name__}.{name}", found)
+
+
+def unheld(name: str, generator: object) -> str:
+    """Say of a generator that no checkpoint holds its state, and what helps."""
+    kind = f"{type(generator).__module__.partition('.')[0]}'s {type(generator).__name__}"
+    return (
+        f"{name} is a random number generator ({kind}) whose state no checkpoint holds (one that "
+        f"is made where it is used, of a seed and the epoch, has none to be held)"
+    )
 
 
 def _parts(owner: object, deeper: int) -> Iterator[object]:

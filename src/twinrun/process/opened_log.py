@@ -66,6 +66,8 @@ class OpenedLog:
     """Files that it had open, or mapped into memory, when another training opened them to write."""
     shared: set[str] = field(default_factory=set)
     """Files that it opened to read, or made, behind another training that may write them later."""
+    lost: set[str] = field(default_factory=set)
+    """Files that it has begun anew, or added to, behind steps of an earlier attempt."""
     own: dict[tuple[str, Write], int] = field(default_factory=dict)
     """When (ns) a file was last written down as written by this process."""
     read: set[tuple[str, Entry]] = field(default_factory=set)
@@ -84,6 +86,14 @@ class OpenedLog:
         self.began, self.seen, self.stepping = max(self.began, self.opened), 0, None
         for known in (self.earlier, self.others, self.attempts, self.several, self.held):
             known.clear()
+
+    def begin_steps(self) -> None:
+        """Note that steps begin: what was begun anew, and is held to be read, they miss."""
+        self.is_under_way = True
+        self.append("begun", "")
+        for file in held_of(self.lost) if self.lost else ():
+            self.read.add((file, "stale"))
+            self.append("stale", file)
 
     def append(self, entry: Entry, file: str) -> None:
         """Write an entry: one system call, so that those of several processes do not mix."""
@@ -201,6 +211,7 @@ class OpenedLog:
             # Begun anew it lacks what steps wrote before the checkpoint; added to it lacks nothing.
             since = (self.checkpoint if how == "extended" else None) or self._stepping
             if self._was_changed(file, since):
+                self.lost.add(file)
                 self.append("lost", file)
         now = time.monotonic_ns()
         is_new = (file, how) not in self.own

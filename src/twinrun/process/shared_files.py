@@ -66,9 +66,8 @@ def watch() -> None:
 def under_way() -> None:
     """Note that the training of this process begins to take steps."""
     if _log is not None and not _log.is_under_way:
-        _log.is_under_way = True
         with suppress(OSError):
-            _log.append("begun", "")
+            _log.begin_steps()
 
 
 def goes_on_from(checkpoint: Path) -> None:

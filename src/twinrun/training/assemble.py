@@ -93,7 +93,7 @@ def assembled(
             checkpoint.unlink(missing_ok=True)
         # After the switches: a constructor may already compute, on as many threads as it is given.
         module, data, _ = build(training)
-        check_tensors(module)
+        check_tensors(module, is_set_up=False)
         speed = Speed(module, variant)
         team = join_team(workers, module, data, stop, variant=variant, seed=training.seed)
         if variant.accumulate > 1:

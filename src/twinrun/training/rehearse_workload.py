@@ -185,7 +185,7 @@ def _of_step(
     say("constructing the module")
     try:
         module = build_module(workload, training.search_path, of_run_in(training))
-        check_tensors(module)
+        check_tensors(module, is_set_up=False)
         if workload.data is None:
             data = _data_of(training, module)
     except TwinrunError as error:

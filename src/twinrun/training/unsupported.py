@@ -6,6 +6,7 @@ traced, compared or counted, and would fail later with words of somebody else.
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn.parameter import is_lazy
 
 from twinrun.errors import TwinrunError
@@ -15,6 +16,7 @@ DTYPES = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
 }
+_FILL = ("setup", "configure_model")
 # Optimizers compute the same of both: torch's own take a complex one apart in this way.
 _PAIRS = (
     "make it of real numbers, with real and imaginary parts in a last dimension of 2 "
@@ -22,17 +24,24 @@ _PAIRS = (
 )
 
 
-def check_tensors(module: pl.LightningModule) -> None:
+def check_tensors(module: pl.LightningModule, *, is_set_up: bool = True) -> None:
     """Refuse parameters and buffers that have no values yet, or values that cannot be compared.
+
+    Args:
+        module: that is to be trained.
+        is_set_up: by its hooks, which may give lazy layers their weights (by a forward pass).
 
     Raises:
         TwinrunError: naming the first of them.
     """
+    may_come = not is_set_up and any(is_overridden(name, module) for name in _FILL)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if is_lazy(tensor):
+            if may_come:
+                continue
             raise TwinrunError(
                 f"module: {name} of {type(module).__name__} belongs to a lazy layer, which has no "
-                f"weights before the first step; give the layer its sizes"
+                f"weights before the first step; give the layer its sizes, or call it in setup"
             )
         if tensor.dtype not in DTYPES or tensor.layout is not torch.strided:
             kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
