@@ -152,6 +152,15 @@ def holds_for_users(value: object) -> bool:
     return isinstance(value, _NAMESPACES) or type(value).__module__ in _OF_HOLDERS
 
 
+def is_bar(value: object) -> bool:
+    """Say whether a value is one of tqdm's bars that is told how far a training is, for who looks.
+
+    One that goes through something itself is an iterator.
+    """
+    is_ones = str(type(value).__module__).startswith("tqdm.")  # and no class of a user's
+    return is_ones and attributes_of(value).get("iterable") is None
+
+
 def is_hidden_iterator(value: object) -> bool:
     """Say whether a value is an iterator whose position lies in no attribute: of C, or torch's.
 

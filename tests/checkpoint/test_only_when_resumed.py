@@ -463,6 +463,24 @@ class ShowsBar(pl.Callback):
         self.bar.update(1)
 
 
+class HasABar(Small):
+    """Likewise, in a module, switched off or on."""
+
+    is_off = False
+
+    def on_train_start(self):
+        self.bar = tqdm(total=self.trainer.max_epochs, disable=self.is_off)
+
+    def on_train_batch_end(self, *_):
+        self.bar.update(1)
+
+
+class HasNoBar(HasABar):
+    """Likewise."""
+
+    is_off = True
+
+
 class Anew(list):
     """Makes a callback of a class for each training."""
 
@@ -512,3 +530,9 @@ def test_what_no_checkpoint_holds_ends_the_attempt(tmp_path, options, name):
 def test_a_bar_of_a_callbacks_is_no_reason(tmp_path):
     """Red before: each attempt ended, as a bar of another start is another one."""
     assert_resumed(tmp_path, [7], kills=[8], callbacks=Anew([ShowsBar]), max_epochs=3)
+
+
+@pytest.mark.parametrize("module", [HasABar, HasNoBar])
+def test_a_bar_of_a_module_is_no_reason(tmp_path, module):
+    """Red at 9b297e79: it counts, and it is another one where the training is resumed."""
+    assert_resumed(tmp_path, [3], kills=[4], module=module, max_epochs=3)

@@ -28,7 +28,7 @@ from twinrun.checkpoint.shared_metrics import OF_COLLECTIONS, shared_by_metrics
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.unsaved_state import LATE, WRAPPED
 from twinrun.checkpoint.users_code import attributes_seen
-from twinrun.containers import attributes_of, entries, is_container
+from twinrun.containers import attributes_of, entries, is_bar, is_container
 from twinrun.set_attributes import set_by
 
 Attributes = dict[str, dict[str, Any]]
@@ -222,7 +222,7 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
     own = {
         name: value
         for name, value in attributes_of(part).items()
-        if name not in _OF_MODULE and not _is_of_class(part, name, value)
+        if not (name in _OF_MODULE or _is_of_class(part, name, value) or is_bar(value))
     }
     if not type(part).__module__.startswith(LIBRARIES):
         return {**own, **flags}

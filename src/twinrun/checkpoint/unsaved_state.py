@@ -26,6 +26,7 @@ from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import (
     attributes_of,
     entries,
+    is_bar,
     is_container,
     is_hidden_iterator,
     is_really,
@@ -164,7 +165,7 @@ def own_of_callback(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[st
         value = found[name]
         # Lightning gives each callback the module's `log`, with which all of it is pickled.
         is_function = callable(value) and not isinstance(value, torch.nn.Module)
-        if not is_function and not _is_kept(value, kept):
+        if not (is_function or _is_kept(value, kept) or is_bar(value)):
             yield name, value
 
 
