@@ -87,7 +87,10 @@ class ShiftedPoints(Points):
 def test_what_init_has_set_to_a_function_is_not_said_to_be_first_set_under_way(tmp_path):
     """Red before: `__init__` had set it to a function."""
     _, _, said = fit(tmp_path, ShiftedPoints, ClosesMosaic, minutes=0, max_epochs=3)
-    why = "Shifted.shift changes while the training runs, and no checkpoint holds it"
+    why = (
+        "Shifted.shift changes while the training runs, and no checkpoint holds it (its class's "
+        "`state_dict` and `load_state_dict` may hold it)"
+    )
     assert said == [f"no checkpoints are written: {why}"]
 
 

@@ -463,7 +463,9 @@ ATTRIBUTES = {
     PutsAnObject: f"Linear.kept {CHANGES}",
     Picks: f"Picks.pick {CHANGES}",
     Spawns: f"Spawns.seeds {CHANGES}",
-    DrawsFromBits: "DrawsFromBits.bits is a random number generator (numpy's PCG64)",
+    DrawsFromBits: "DrawsFromBits.bits is a random number generator (numpy's PCG64) whose state no "
+    "checkpoint holds (one that is made where it is used, of a seed and the epoch, has none to be "
+    "held)",
     Finds: f"Finds.pattern {CHANGES}",
     HasALongList: f"HasALongList.moments {CHANGES} (it holds an object of class date)",
     TrainsATensor: f"TrainsATensor.shift {SHARED} (TrainsATensor.own)",

@@ -181,8 +181,8 @@ def test_a_state_that_nobody_loads_is_refused(tmp_path, kind):
     """Red before: the resumed training began to count anew."""
     _, _, said = fit(tmp_path, module=bearing(kind), minutes=0)
     assert said == [
-        f"no checkpoints are written: {kind.__name__} has a state_dict, and nothing loads it: its "
-        f"class has no load_state_dict of its own"
+        f"no checkpoints are written: {kind.__name__} has a state_dict of its own, and no "
+        f"load_state_dict that would load what it adds"
     ]
 
 
@@ -365,7 +365,7 @@ def test_a_number_that_a_sampler_leaves_out_of_its_state_is_refused(tmp_path):
     _, _, said = fit(tmp_path, HardPoints, Hardens, minutes=0)
     assert said == [
         "no checkpoints are written: Harder.level changes while the training runs, and no "
-        "checkpoint holds it"
+        "checkpoint holds it (its class's `state_dict` and `load_state_dict` may hold it)"
     ]
 
 

@@ -5,7 +5,9 @@ Red before: they were as those hooks had left them; a training ended whose next 
 
 import copy
 import re
+import tempfile
 import time
+import uuid
 
 import pytest
 import pytorch_lightning as pl
@@ -136,6 +138,28 @@ class PhasedLate(Phased):
     def on_fit_start(self):
         if self.trainer.ckpt_path:
             self.phase = "second"
+
+
+class IsNamed(Small):
+    """Has a name that its checkpoint holds, and the path of that: red at 92b855ad."""
+
+    def __init__(self):
+        super().__init__()
+        self.name, self.path, self.loaded = uuid.uuid4().hex, None, None
+
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["name"] = self.name
+
+    def on_load_checkpoint(self, checkpoint):
+        self.name = checkpoint["name"]
+
+    def on_fit_start(self):
+        self.path = self.trainer.ckpt_path and str(self.trainer.ckpt_path)
+        self.names = [*getattr(type(self), "names", ()), self.name]
+
+    def on_train_end(self):
+        assert self.name == self.names[-1]
+        assert (self.path is None) == (self.trainer.ckpt_path is None)
 
 
 class MakesALayer(Small):
@@ -329,6 +353,16 @@ class ByAnchor(Warms):
         return self.base[0].abs().mean().item()
 
 
+class ByRanks(Warms):
+    """Likewise, by a long list: red at 92b855ad, as one of its numbers was taken for a clock's."""
+
+    def taken(self, groups, parameters):
+        return [*range(parameters[0].abs().argmax().item(), 4000)]
+
+    def factor(self):
+        return 1 / (1 + self.base[0])
+
+
 class ByNorm(Warms):
     """Likewise, by a number of theirs."""
 
@@ -343,24 +377,38 @@ class ByTensor(ByNorm):
         return parameters[0].detach().norm()
 
 
-STARTS = [0.0]
+LAST = {}
 
 
 class KnowsWhen(Drops):
     """Goes by a clock, which counts from another moment in each process."""
 
-    def __init__(self):
-        super().__init__()
-        self.began = self.began_ns = 0
+    def of_now(self):
+        return {
+            "began": time.monotonic(),
+            "began_ns": [time.time_ns()],
+            # Red at 92b855ad, and so are all that follow: one to come was no number of a clock.
+            "deadline": time.time() + 1000,
+            "until": time.perf_counter() + 1000,
+            "active": time.time() - 1000,
+        }
 
     def on_train_start(self, trainer, pl_module):
         super().on_train_start(trainer, pl_module)
-        self.began, self.began_ns = time.monotonic(), [time.time_ns()]
-        STARTS.append(self.began)
+        now = self.of_now()
+        LAST.clear()
+        LAST.update(copy.deepcopy(now))
+        vars(self).update(now)
 
     def on_train_end(self, trainer, pl_module):
-        assert self.began == STARTS[-1]
-        assert self.began_ns[0] / 1e9 > time.time() - 60
+        assert {name: vars(self)[name] for name in LAST} == LAST
+
+
+class KnowsWhenWithAState(KnowsWhen, DropsWithAState):
+    """Likewise, beside a state, and where its files are."""
+
+    def of_now(self):
+        return {**super().of_now(), "folders": [tempfile.gettempdir(), str(uuid.uuid4())]}
 
 
 class FromEpoch(Points):
@@ -384,7 +432,7 @@ class Weighs(FromEpoch):
 
     def train_dataloader(self):
         self.share = 1 / (1 + self.trainer.current_epoch)
-        self.shares = [self.share, "loader"]
+        self.shares = [self.share, None]
         return super().train_dataloader()
 
     def on_after_batch_transfer(self, batch, dataloader_idx):
@@ -410,7 +458,7 @@ class TakesAnObject(CountsSteps):
 
 OF_MODULES = [
     *(GoodEnough, CountsSteps, Reloads, OfTheClass, IsLoaded, IsLoadedOnce, Loads, Knows),
-    *(MakesALayer, FillsLazyLayers, MakesAMetric, Phased, PhasedLate),
+    *(MakesALayer, FillsLazyLayers, MakesAMetric, Phased, PhasedLate, IsNamed),
 ]
 
 
@@ -494,8 +542,8 @@ class Anew(list):
     "kind",
     [
         *(Drops, DropsByTheClass, DropsWithAState, DropsInAPhase, KeepsPending, CountsTime),
-        KnowsWhen,
-        *(Warms, WarmsOnce, WarmsEach, ByAnchor, ByNorm, ByTensor),
+        *(KnowsWhen, KnowsWhenWithAState),
+        *(Warms, WarmsOnce, WarmsEach, ByAnchor, ByRanks, ByNorm, ByTensor),
     ],
 )
 def test_so_are_those_of_callbacks(tmp_path, kind, kill, at):

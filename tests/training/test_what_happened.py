@@ -55,6 +55,26 @@ def fitted(tmp_path, module, data, **changes):
     return happened
 
 
+class Closes(Small):
+    """Closes its data base where the training ends, and says what it has read by then."""
+
+    looked = ()
+
+    def on_train_end(self):
+        self.looked = [*LOOKED]
+
+
+LOOKED = []
+
+
+def test_files_that_a_module_closes_at_the_end_are_looked_at_before(tmp_path, monkeypatch):
+    """Red before: what another training wrote in them meanwhile was read, and nothing said so."""
+    monkeypatch.setattr("twinrun.training.what_happened.look_at_held", lambda: LOOKED.append(1))
+    module = Closes()
+    fitted(tmp_path, module, Points(size=70, seed=1))
+    assert module.looked == [1, 1]  # an epoch's end, too
+
+
 def test_a_training_as_asked_departs_in_nothing(tmp_path):
     happened = fitted(tmp_path, Small(), Points(size=70, seed=1))
     assert happened.departures == []

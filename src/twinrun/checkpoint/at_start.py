@@ -5,9 +5,7 @@ that weights are drawn to, their norm at the start, the number of the first step
 is put back as it was where the first process began; what is not is a reason to resume nothing.
 """
 
-import datetime
 from collections.abc import Container, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, TypedDict
 
 import numpy as np
@@ -15,9 +13,16 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
-from twinrun.checkpoint.clocks import is_of_clock
-from twinrun.checkpoint.looks import UNSEEN, look
-from twinrun.checkpoint.own_states import SAID, OwnState, is_other
+from twinrun.checkpoint.beside_states import (
+    BESIDE,
+    DATA,
+    are_layers_of_state,
+    beside_states,
+    beside_states_now,
+)
+from twinrun.checkpoint.looks import UNSEEN
+from twinrun.checkpoint.own_states import SAID, is_other
+from twinrun.checkpoint.own_to_process import is_of_clock, is_of_process, is_word
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     looked_at,
@@ -25,26 +30,20 @@ from twinrun.checkpoint.plain_attributes import (
     states_of_attributes,
     unshared,
 )
-from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
+from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_optimizers import (
     TEXT,
     states_of_optimizers,
     values_of_optimizers,
 )
 from twinrun.checkpoint.unsaved_state import (
-    MOST_LOOKED_AT,
     attributes_of_callbacks,
     kept_anyway,
     look_of_callbacks,
-    own_of_callback,
-    says_itself,
 )
-from twinrun.containers import attributes_of, is_container, is_really, size_of
 
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
-# What is beside a state of one's own: of callbacks, by their turn, and of the data module.
-_BESIDE, _DATA = "beside ", "data"
 
 
 class AtStart(TypedDict):
@@ -72,18 +71,13 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
 
 
-def beside_states_now(trainer: pl.Trainer) -> dict[str, str]:
-    """Look at what is beside states alone."""
-    return {f"{_BESIDE}{key}": look(value, ()) for key, value in _beside_states(trainer).items()}
-
-
 def made_since(trainer: pl.Trainer, told: Mapping[str, str]) -> dict[str, str]:
-    """Return of `looks_now` what has changed since, and all that is beside states.
+    """Return of `looks_now` what has changed since, all texts, and all that is beside states.
 
-    What of these a state holds is not known: they are put back if they stay what they are.
+    What of that a state holds is not known: it is put back if it stays what it is.
     """
-    looks = looks_now(trainer).items()
-    return {k: v for k, v in looks if told.get(k) != v or k.startswith(_BESIDE)}
+    names, looks = left_alone(trainer), looks_now(trainer).items()
+    return {k: v for k, v in looks if told.get(k) != v or k.startswith(BESIDE) or k in names}
 
 
 def state_at_start(
@@ -100,19 +94,24 @@ def state_at_start(
         return AtStart(looks={}, values={})
     now = looks_now(trainer)
     same = {key for key, state in looks.items() if now.get(key) == state}
-    # Beside a state what has changed is no more of the start, or is in the state.
-    own = {key for key in looks if key.startswith(_BESIDE)}
-    gone = own - same | {key for key in own & same if _is_layer_of_state(trainer, key)}
-    looks = {**looks, **{key: f"{SAID}{looks[key].removeprefix(SAID)}" for key in gone}}
-    values = unshared(trainer, {k: v for k, v in _attributes(trainer).items() if k in same})
+    attributes = _attributes(trainer)
+    gone = {key for key in looks if _is_gone(trainer, key, attributes.get(key), key in same)}
+    values = unshared(trainer, {k: v for k, v in attributes.items() if k in same})
     return AtStart(
-        looks=dict(looks),
+        looks={k: f"{SAID}{v.removeprefix(SAID)}" if k in gone else v for k, v in looks.items()},
         values={
             key: kept(value)
             for key, value in values.items()
-            if _is_small(value) and (is_this or not _is_of_process(value))
+            if _is_small(value) and (is_this or not is_of_process(value))
         },
     )
+
+
+def _is_gone(trainer: pl.Trainer, key: str, value: object, is_same: bool) -> bool:
+    """Say whether an attribute is no more of the start: of a clock, or in its owner's state."""
+    if not key.startswith(BESIDE):
+        return is_of_clock(value)
+    return not is_same or are_layers_of_state(*_owner_of(trainer, key), value)
 
 
 def made_anew(
@@ -171,13 +170,13 @@ def put_back_start(
         What cannot be put back, if anything.
     """
     later = _later(changed)
-    names, own = names_in(trainer), _of_optimizers(trainer)
+    left, own = left_alone(trainer, saved["values"]), _of_optimizers(trainer)
     for key, state in saved["looks"].items():
         others = {each for each in (state, found.get(key, "")) if not each.startswith(SAID)}
         is_kept = key in saved["values"]
-        if len(others) < 2 or key in later or (key in names and not is_kept):
+        if len(others) < 2 or key in later or key in left:
             continue
-        if key.startswith(_BESIDE) and found.get(key) == before.get(key):
+        if key.startswith(BESIDE) and found.get(key) == before.get(key):
             continue
         value = given_back(saved["values"].get(key), trainer.strategy.root_device)
         there = own.get(key.removeprefix(_OPTIMIZER))
@@ -192,13 +191,15 @@ def _later(changed: Attributes) -> set[str]:
     return {f"{_MODULE}{path} {name}" for path, values in changed.items() for name in values}
 
 
-def names_in(trainer: pl.Trainer) -> set[str]:
-    """Tell which are texts, paths or moments: those are of the process that made them."""
-    return {key for key, value in _attributes(trainer).items() if _is_of_process(value)}
+def left_alone(trainer: pl.Trainer, values: Container[str] = ()) -> set[str]:
+    """Tell which are texts, paths or moments: those are of the process that made them.
 
-
-def _is_of_process(value: object) -> bool:
-    return isinstance(value, str | PurePath | datetime.date) or is_of_clock(value)
+    Args:
+        trainer: of the training.
+        values: the keys of what can be put back, in which a word is no name but a state.
+    """
+    found = _attributes(trainer).items()
+    return {k for k, v in found if is_of_process(v) and not (k in values and is_word(v))}
 
 
 def _attributes(trainer: pl.Trainer) -> dict[str, object]:
@@ -208,40 +209,8 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
         **{f"{_MODULE}{p} {name}": v for p, part in parts for name, v in looked_at(part).items()},
         **{f"{_CALLBACK}{key}": value for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": value for key, value in _of_optimizers(trainer).items()},
-        **{f"{_BESIDE}{key}": value for key, value in _beside_states(trainer).items()},
+        **beside_states(trainer),
     }
-
-
-def _beside_states(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what callbacks with a state of their own have of plain data, and layers; no clocks.
-
-    Of the data module, which holds data, no more than numbers, texts and short lists.
-    """
-    known = kept_anyway(trainer)
-    owners = {str(turn): each for turn, each in enumerate(vars(trainer)["callbacks"])}
-    several = {turn: each for turn, each in owners.items() if says_itself(type(each))}
-    if (data := vars(trainer).get("datamodule")) is not None:
-        several[_DATA] = data
-    return {
-        f"{turn} {type(owner).__name__}.{name}": value
-        for turn, owner in several.items()
-        for name, value in own_of_callback(owner, known)
-        if type(value) in PLAIN
-        or (_is_short(value) if turn == _DATA else is_really(value, torch.nn.Module))
-        or (turn != _DATA and is_plain(value))
-        if not is_of_clock(value)
-    }
-
-
-def _is_short(value: object) -> bool:
-    return is_container(value) and size_of(value) <= MOST_LOOKED_AT and is_plain(value)
-
-
-def _is_layer_of_state(trainer: pl.Trainer, key: str) -> bool:
-    """Say whether it is layers that the state of their callback holds: loading it sets them."""
-    owner, name = _owner_of(trainer, key)
-    value = attributes_of(owner).get(name)
-    return is_really(value, torch.nn.Module) and OwnState(owner).holds_all(name, value.state_dict())
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
@@ -255,7 +224,7 @@ def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
 
 def is_kept(value: object) -> bool:
     """Say whether a checkpoint holds what has been set: plain data that is not too large."""
-    return _is_small(value) and not _is_of_process(value)
+    return _is_small(value) and not is_of_process(value)
 
 
 def _is_small(value: object) -> bool:
@@ -283,9 +252,9 @@ def _owner_of(trainer: pl.Trainer, key: str) -> tuple[object, str]:
     if key.startswith(_MODULE):
         path, _, name = key.removeprefix(_MODULE).rpartition(" ")
         return trainer.lightning_module.get_submodule(path), name
-    kind = next(kind for kind in (_CALLBACK, _OPTIMIZER, _BESIDE) if key.startswith(kind))
+    kind = next(kind for kind in (_CALLBACK, _OPTIMIZER, BESIDE) if key.startswith(kind))
     index, name = key.removeprefix(kind).split(" ", 1)
-    if index == _DATA:
+    if index == DATA:
         return vars(trainer)["datamodule"], name.partition(".")[2]
     several = trainer.optimizers if kind == _OPTIMIZER else vars(trainer)["callbacks"]
     return several[int(index)], name.partition(".")[2]

@@ -15,7 +15,7 @@ import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
 from twinrun.checkpoint import best_models
-from twinrun.checkpoint.at_start import beside_states_now
+from twinrun.checkpoint.beside_states import beside_states_now
 from twinrun.checkpoint.left_out import tensors_of
 from twinrun.checkpoint.loaded_states import LoadedCallbacks, LoadedData
 from twinrun.checkpoint.own_memory import id_of_memory

@@ -8,14 +8,15 @@ import pytorch_lightning as pl
 from twinrun.checkpoint import left_out, mid_epoch
 from twinrun.checkpoint.at_start import (
     AtStart,
+    left_alone,
     made_anew,
-    names_in,
     put_back_start,
     remove,
 )
 from twinrun.checkpoint.gradients import put_back_gradients
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
+from twinrun.checkpoint.own_states import SAID
 from twinrun.checkpoint.plain_attributes import restore_attributes
 from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.replayed_data import read_again, training_loaders
@@ -90,8 +91,9 @@ def begin_as_before(
         return what
     # What had changed by the last checkpoint has changed by the next one, too.
     found.made = start["looks"]
-    anew = found.attributes.keys() - (names_in(trainer) - start["values"].keys())
-    found.attributes |= {k: v for k, v in start["looks"].items() if k in anew}
+    anew = found.attributes.keys() - left_alone(trainer, start["values"])
+    looks = start["looks"].items()
+    found.attributes |= {k: v for k, v in looks if k in anew and not v.startswith(SAID)}
     found.attributes = {k: v for k, v in found.attributes.items() if k not in new}
     what = found.put_back(trainer, state)
     what = what or put_back_start(trainer, made, start, changed, before)
@@ -110,7 +112,10 @@ def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -
         for key, look in constructed["looks"].items()
         if now.get(key, look) != look and key not in start["looks"]
     }
-    values = {key: value for key, value in constructed["values"].items() if key in looks}
+    # A text that the constructor has set here as in the first process is no name of a process.
+    same = constructed["looks"].items() & start["looks"].items()
+    known = {*looks, *(key for key, _ in same)}
+    values = {key: value for key, value in constructed["values"].items() if key in known}
     return AtStart(looks=looks | start["looks"], values={**values, **start["values"]})
 
 

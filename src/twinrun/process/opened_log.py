@@ -84,7 +84,8 @@ class OpenedLog:
     def begin_anew(self) -> None:
         """Take all that was written before this process for an earlier training's."""
         self.began, self.seen, self.stepping = max(self.began, self.opened), 0, None
-        for known in (self.earlier, self.others, self.attempts, self.several, self.held):
+        several = self.several, self.held, self.shared, self.lost
+        for known in (self.earlier, self.others, self.attempts, *several):
             known.clear()
 
     def begin_steps(self) -> None:
@@ -140,7 +141,7 @@ class OpenedLog:
         self.read_on()
         for file in [*self.held]:
             self._note_held(file, self.opened_at[file])
-        for file in held_of(self.shared):
+        for file in held_of(self.shared) if self.shared else ():
             self._note_held(file, self.opened_at[file])
         for fork in forks if self.others else ():
             for file in held_of([*self.others], fork):  # threads may read on

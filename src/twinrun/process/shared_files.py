@@ -283,8 +283,8 @@ def read_of_all(files: Sequence[str]) -> list[str]:
 def read_of_attempt(files: Sequence[str]) -> str:
     """Say what it means that a resumed training has read these files."""
     return (
-        f"it was resumed, and has read {some(files)}: what the attempt before wrote there is in no "
-        f"checkpoint"
+        f"it was resumed, and has read {some(files)}, or begun that anew to be read: what the "
+        f"attempt before wrote there is in no checkpoint"
     )
 
 

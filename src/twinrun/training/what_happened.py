@@ -158,6 +158,7 @@ class WhatHappened(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note whether the epoch was whole; find what the first one has imported."""
+        look_at_held()
         is_next = self.whole_epochs == trainer.current_epoch
         is_whole = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
         if is_next and is_whole and not _is_limited(trainer):
@@ -191,6 +192,7 @@ class WhatHappened(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say what the module has changed under way."""
+        look_at_held()  # before it closes them
         before, after = dict(self._before), dict(switches())
         self._forms.stop()
         self._switched.stop()
