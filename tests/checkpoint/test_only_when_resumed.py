@@ -357,7 +357,7 @@ class ByRanks(Warms):
     """Likewise, by a long list: red at 92b855ad, as one of its numbers was taken for a clock's."""
 
     def taken(self, groups, parameters):
-        return [*range(parameters[0].abs().argmax().item(), 4000)]
+        return [*range(parameters[0].abs().argmax().item(), 60_000)]
 
     def factor(self):
         return 1 / (1 + self.base[0])

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from torch.utils._pytree import tree_iter
 
-_FEW, _MANY = 16, 4096  # values in a container
+_FEW, _MANY = 16, 1 << 16  # values in a container
 _NAMES = (str, PurePath, datetime.date)
 # A moment by the clock that counts from 1970, also one that is to come; and by those that count
 # from the start of the machine, none from before this process: it may be any number.
