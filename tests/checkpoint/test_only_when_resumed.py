@@ -354,10 +354,10 @@ class ByAnchor(Warms):
 
 
 class ByRanks(Warms):
-    """Likewise, by a long list: red at 92b855ad, as one of its numbers was taken for a clock's."""
+    """Likewise, by a long list."""
 
     def taken(self, groups, parameters):
-        return [*range(parameters[0].abs().argmax().item(), 60_000)]
+        return [*range(parameters[0].abs().argmax().item(), 1000)]
 
     def factor(self):
         return 1 / (1 + self.base[0])

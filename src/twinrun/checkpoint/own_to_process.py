@@ -17,6 +17,7 @@ _NAMES = (str, PurePath, datetime.date)
 # from the start of the machine, none from before this process: it may be any number.
 _FAR, _SOON = 10 * 365 * 86400.0, 30 * 86400.0
 _UNITS = (1, 10**3, 10**6, 10**9)  # of a second, as `time.time_ns` counts it
+_LARGEST = 1e20  # of nanoseconds there are fewer
 _COUNTERS = (time.monotonic, time.perf_counter)
 _BEGAN = tuple(clock() for clock in _COUNTERS)
 
@@ -55,7 +56,8 @@ def is_word(value: object) -> bool:
 
 
 def _is_moment(leaf: object) -> bool:
-    if not isinstance(leaf, int | float) or isinstance(leaf, bool):
+    is_number = isinstance(leaf, int | float) and not isinstance(leaf, bool)
+    if not is_number or not abs(leaf) < _LARGEST:
         return False
     if any(abs(leaf / unit - time.time()) < _FAR for unit in _UNITS):
         return True
