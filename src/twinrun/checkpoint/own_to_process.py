@@ -11,6 +11,8 @@ from pathlib import PurePath
 
 from torch.utils._pytree import tree_iter
 
+from twinrun.containers import is_really
+
 _FEW, _MANY = 16, 1 << 16  # values in a container
 _NAMES = (str, PurePath, datetime.date)
 # A moment by the clock that counts from 1970, also one that is to come; and by those that count
@@ -28,7 +30,7 @@ def is_of_process(value: object) -> bool:
     >>> is_of_process("run-1"), is_of_process({"at": [time.time_ns()]}), is_of_process([0.1, 300])
     (True, True, False)
     """
-    return isinstance(value, _NAMES) or is_of_clock(value)
+    return issubclass(type(value), _NAMES) or is_of_clock(value)
 
 
 def is_of_clock(value: object) -> bool:
@@ -42,7 +44,7 @@ def is_of_clock(value: object) -> bool:
 
 def holds_names(value: object) -> bool:
     """Say whether a text, a path or a moment is among the first values in a container."""
-    return any(isinstance(leaf, _NAMES) for leaf in islice(tree_iter(value), _FEW))
+    return any(issubclass(type(leaf), _NAMES) for leaf in islice(tree_iter(value), _FEW))
 
 
 def is_short(value: object) -> bool:
@@ -56,7 +58,7 @@ def is_word(value: object) -> bool:
 
 
 def _is_moment(leaf: object) -> bool:
-    is_number = isinstance(leaf, int | float) and not isinstance(leaf, bool)
+    is_number = (is_really(leaf, int) or is_really(leaf, float)) and not is_really(leaf, bool)
     if not is_number or not abs(leaf) < _LARGEST:
         return False
     if any(abs(leaf / unit - time.time()) < _FAR for unit in _UNITS):
