@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twinrun.checkpoint.own_to_process import holds_names, is_of_process, is_word
+from twinrun.checkpoint.own_to_process import holds_names, is_of_process, is_short, is_word
 
 
 @pytest.mark.parametrize("clock", [time.time, time.monotonic, time.perf_counter])
@@ -32,6 +32,17 @@ def test_nor_is_a_long_list_that_has_numbers_of_all_sizes():
     """Red at 92b855ad: seconds since the start of the machine are among so many whole numbers."""
     assert not is_of_process([*range(10**6)])
     assert not is_of_process([time.monotonic() + number / 3 for number in range(100)])
+
+
+@pytest.mark.timeout(10)
+def test_containers_that_hold_each_other_have_an_end():
+    nodes = [{} for _ in range(24)]
+    for node in nodes:
+        node["others"] = nodes
+    assert not is_of_process(nodes)
+    assert not holds_names(nodes)
+    assert not is_short(nodes)
+    assert is_short([{"rate": [0.1] * 1000}])
 
 
 def test_names_in_containers():

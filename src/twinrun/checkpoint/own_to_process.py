@@ -6,14 +6,11 @@ A resumed training has its own: another folder, another name of its log, another
 import datetime
 import os
 import time
-from itertools import islice
 from pathlib import PurePath
 
-from torch.utils._pytree import tree_iter
+from twinrun.containers import entries, is_container, is_really, size_of
 
-from twinrun.containers import is_really
-
-_FEW, _MANY = 16, 1 << 16  # values in a container
+_FEW, _MANY = 32, 1 << 16  # containers and values in a container
 _NAMES = (str, PurePath, datetime.date)
 # A moment by the clock that counts from 1970, also one that is to come; and by those that count
 # from the start of the machine, none from before this process: it may be any number.
@@ -38,18 +35,36 @@ def is_of_clock(value: object) -> bool:
 
     In a long one there are numbers of all sizes.
     """
-    found = [*islice(tree_iter(value), _FEW + 1)]
-    return len(found) <= _FEW and any(map(_is_moment, found))
+    if not is_container(value):
+        return _is_moment(value)
+    found, is_whole = _values_in(value, _FEW)
+    return is_whole and any(map(_is_moment, found))
 
 
 def holds_names(value: object) -> bool:
     """Say whether a text, a path or a moment is among the first values in a container."""
-    return any(issubclass(type(leaf), _NAMES) for leaf in islice(tree_iter(value), _FEW))
+    return any(issubclass(type(leaf), _NAMES) for leaf in _values_in(value, _FEW)[0])
 
 
 def is_short(value: object) -> bool:
     """Say whether all that a container holds may be looked at each time."""
-    return sum(1 for _ in islice(tree_iter(value), _MANY + 1)) <= _MANY
+    return _values_in(value, _MANY)[1]
+
+
+def _values_in(value: object, most: int) -> tuple[list[object], bool]:
+    """Return values in a container and those in it, and whether these are all; some have no end."""
+    left, found = [value], list[object]()
+    for _ in range(most):
+        if not left:
+            break
+        item = left.pop()
+        if not is_container(item):
+            found.append(item)
+        elif size_of(item) > most:
+            return found, False
+        else:
+            left += [each for _, each in entries(item)]
+    return found, not left
 
 
 def is_word(value: object) -> bool:
