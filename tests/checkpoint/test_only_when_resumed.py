@@ -462,6 +462,7 @@ OF_MODULES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("kill", "at"), [(4, 3), (8, 7)])
 @pytest.mark.parametrize("module", OF_MODULES)
 def test_they_are_as_in_the_uninterrupted_training(tmp_path, module, kill, at):
@@ -536,7 +537,7 @@ class Anew(list):
         return (kind() for kind in list.__iter__(self))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
 @pytest.mark.parametrize(
     "kind",

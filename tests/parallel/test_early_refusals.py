@@ -22,7 +22,7 @@ def trained(folder, module):
 NOISE = r"of worker 2 is not that of worker 1 after step 1; each worker draws random numbers of"
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.exhaustive  # each trains two workers
 @pytest.mark.parametrize(
     ("module", "said"),
     [

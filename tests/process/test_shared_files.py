@@ -225,6 +225,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_no_data_base_in_a_file_or_is_read_alone_disturbs_nobody(tmp_path, name):
     """Red before: each was the path of a file that is gone, or was written."""
