@@ -12,9 +12,10 @@ from twinrun.containers import entries, is_container, is_really, size_of
 
 _FEW, _MANY = 32, 1 << 16  # containers and values in a container
 _NAMES = (str, PurePath, datetime.date)
-# A moment by the clock that counts from 1970, also one that is to come; and by those that count
-# from the start of the machine, none from before this process: it may be any number.
-_FAR, _SOON = 10 * 365 * 86400.0, 30 * 86400.0
+# A moment by the clock that counts from 1970, also one of before or to come, but not so far that
+# many seeds are one; and by those that count from the start of the machine, none from before this
+# process: it may be any number.
+_FAR = 30 * 86400.0
 _UNITS = (1, 10**3, 10**6, 10**9)  # of a second, as `time.time_ns` counts it
 _LARGEST = 1e20  # of nanoseconds there are fewer
 _COUNTERS = (time.monotonic, time.perf_counter)
@@ -81,4 +82,4 @@ def _is_moment(leaf: object) -> bool:
     # A whole number of so few seconds may be a count.
     unit = 1 if isinstance(leaf, float) and leaf % 1 else 10**9
     several = zip(_COUNTERS, _BEGAN, strict=True)
-    return any(began <= leaf / unit <= clock() + _SOON for clock, began in several)
+    return any(began <= leaf / unit <= clock() + _FAR for clock, began in several)
