@@ -55,6 +55,10 @@ def handled(_):
     return signal.getsignal(signal.SIGTERM), signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
+def masked(_):
+    return signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 @pytest.mark.parametrize("is_fitting", [False, True])
 def test_no_code_of_pythons_stands_between_a_fork_and_its_end(stop, is_fitting):
     """Red before: a fork took note of SIGTERM, and slept on where that came just ahead of a wait.
@@ -79,6 +83,27 @@ def test_a_fork_keeps_what_a_user_has_set(stop):
         pool.close()
         pool.join()
     assert kept[0][0] == signal.SIG_IGN
+
+
+class Refuses:
+    """A handler that can be asked for nothing else."""
+
+    def __call__(self, *_):
+        pass
+
+    def __getattr__(self, name):
+        raise ValueError(name)
+
+
+def test_a_fork_hears_signals_whatever_the_handler_is(stop):
+    """Red at 93a20397: the signal stayed held back in it."""
+    before = signal.signal(signal.SIGTERM, Refuses())
+    with FORK.Pool(1) as pool:
+        held_back = pool.map(masked, [None])
+        signal.signal(signal.SIGTERM, before)
+        pool.close()
+        pool.join()
+    assert held_back == [set()]
 
 
 @pytest.mark.timeout(60)

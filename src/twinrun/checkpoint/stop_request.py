@@ -135,8 +135,10 @@ def _release() -> None:
 
 
 def _end_by_default() -> None:
-    handler = signal.getsignal(signal.SIGTERM)
-    kind = type(getattr(handler, "__self__", handler))
-    if kind.__module__.startswith(NOT_TO_FORKS):
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _release()
+    try:
+        handler = signal.getsignal(signal.SIGTERM)
+        kind = type(getattr(handler, "__self__", handler))
+        if kind.__module__.startswith(NOT_TO_FORKS):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    finally:  # whatever a user's handler is: else nothing could end the fork
+        _release()
