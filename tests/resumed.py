@@ -32,6 +32,13 @@ def every(count):
     return lambda trainer, done: done % count == 0
 
 
+class Anew(list):
+    """Makes a callback of a class for each training."""
+
+    def __iter__(self):
+        return (kind() for kind in list.__iter__(self))
+
+
 def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callbacks=(), **options):
     """Train in this process, from the last checkpoint where there is one."""
     pl.seed_everything(1, verbose=False)

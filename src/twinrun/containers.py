@@ -14,15 +14,17 @@ import threading
 import types
 from collections.abc import Mapping, Set
 from contextlib import suppress
-from itertools import islice
-from typing import TypeGuard, TypeVar
+from itertools import chain, islice
+from typing import Any, TypeGuard, TypeVar
 
 Kind = TypeVar("Kind")
 
 _KINDS = (dict, list, tuple)
 _LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _PLAIN = (str, bytes, int, float, bool, type(None))
+_PLAIN_KINDS = frozenset(_PLAIN)
 _SHOWN = frozenset((*_PLAIN, complex, tuple))
+_PYTHONS_OWN = frozenset((*_KINDS, collections.deque, set, frozenset))
 # Of the standard library, and hold what a user puts there: by class, and by module.
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
 _OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
@@ -184,6 +186,18 @@ def is_unordered(value: object) -> TypeGuard[Set[object]]:
     (False, True)
     """
     return isinstance(value, set | frozenset) and not _SHOWN.issuperset(map(type, value))
+
+
+def holds_plain(value: Any) -> bool:
+    """Say whether a container of Python's holds no other values than plain ones: many at once.
+
+    >>> holds_plain([1, None]), holds_plain({"a": [1]}), holds_plain("a")
+    (True, False, False)
+    """
+    if type(value) not in _PYTHONS_OWN:
+        return False
+    items = value.values() if type(value) is dict else ()
+    return _PLAIN_KINDS.issuperset(map(type, chain(value, items)))
 
 
 def has_objects(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 import collections
 import ctypes
+import dataclasses
 import io
 import mmap
 import numbers
@@ -19,6 +20,7 @@ from torch.optim import Optimizer
 from twinrun.containers import (
     attributes_of,
     entries,
+    holds_plain,
     is_container,
     is_hidden_iterator,
     is_unordered,
@@ -35,6 +37,7 @@ CHUNK = 1 << 16  # entries that are written at once
 ESCAPED = "backslashreplace"
 KINDS = frozenset(PLAIN)
 UNORDERED = (set, frozenset)
+_FLAT = {list, tuple, dict, collections.deque}
 _OF_C = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 _SHARED = "multiprocessing.sharedctypes"
 _POINTS = "PzZOX"  # codes of `ctypes` for what is elsewhere
@@ -178,6 +181,36 @@ def content_of_plain(value: object) -> str | None:
     except TypeError:
         return None
     return f"{type(value).__name__} {len(found)} {content.hexdigest()}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flat:
+    """Stands for a container of many plain values, and of nothing else."""
+
+    kind: str
+    """Its class."""
+    content: str
+    """What it holds, in its order."""
+
+
+def flat(value: object) -> Flat | None:
+    """Write down a container of Python's that holds nothing but plain values; None of others.
+
+    >>> flat([1, 2]).content == flat((1, 2)).content, flat([1, 2]) == flat([1, 2.0]), flat([[]])
+    (True, False, None)
+    """
+    if type(value) not in _FLAT or not holds_plain(value):
+        return None
+    found, content = _inside(value), xxhash.xxh3_128()
+    # Pickled, one text that is there twice is told from two that are alike.
+    has_texts = not {str, bytes}.isdisjoint(map(type, found))
+    try:
+        for start in range(0, len(found), CHUNK):
+            part = found[start : start + CHUNK]
+            content.update(repr(part).encode(errors=ESCAPED) if has_texts else pickle.dumps(part))
+    except ValueError:  # the text of an integer of thousands of digits
+        return None
+    return Flat(type(value).__name__, content.hexdigest())
 
 
 def _text(value: object, deeper: int) -> str:

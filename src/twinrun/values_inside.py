@@ -33,7 +33,7 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS, global_generators, state_in_a_word
-from twinrun.hidden_content import KINDS, content_of, saves_itself, shallow
+from twinrun.hidden_content import KINDS, content_of, flat, saves_itself, shallow
 from twinrun.library_objects import LIBRARIES, as_view, attributes_walked, is_counting
 from twinrun.set_attributes import own_attributes, own_of_module, set_by_other_bases
 
@@ -97,7 +97,7 @@ def values_in(
         path: of it.
         held: identities of what is not walked.
         is_users: says by the name of a module whether it is a user's own, whose objects must not
-            lie too deep.
+            lie too deep; and a long container of nothing but plain values is yielded as `Flat`.
         only_users: yield of an object of another module no more than tensors and arrays, and no
             None or empty container: a bar of progress counts, and a file is opened late.
     """
@@ -211,7 +211,9 @@ class _Walk:
             if not (self._only_users or self._in_counting):
                 yield path, f"empty {type(value).__name__}"
         elif is_deque or size > _LONG or len(above) >= _DEEPEST:
-            yield from self._leaves(value, path, above)
+            # One by one, 100,000 numbers take seconds.
+            as_one = flat(value) if self._is_users is not None and size > _LONG else None
+            yield from self._leaf(path, as_one) if as_one else self._leaves(value, path, above)
         else:
             for index, (key, item) in enumerate(entries(value)):
                 yield from self.values(item, f"{path}[{shown(key, index)}]", inside)

@@ -12,7 +12,7 @@ import uuid
 import pytest
 import pytorch_lightning as pl
 import torch
-from resumed import assert_resumed, fit
+from resumed import Anew, assert_resumed, fit
 from small import Points, Small
 from torchmetrics import MeanMetric
 from tqdm import tqdm
@@ -528,13 +528,6 @@ class HasNoBar(HasABar):
     """Likewise."""
 
     is_off = True
-
-
-class Anew(list):
-    """Makes a callback of a class for each training."""
-
-    def __iter__(self):
-        return (kind() for kind in list.__iter__(self))
 
 
 @pytest.mark.one_in(5)

@@ -24,6 +24,7 @@ from twinrun.containers import (
     attributes_of,
     entries,
     holds_for_users,
+    holds_plain,
     is_container,
     is_faceless,
     is_hidden_iterator,
@@ -234,12 +235,12 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
     elif is_container(value):
         if not isinstance(value, tuple):
             yield "container", id(value)
-        inside = [item for _, item in entries(value)]
+        inside = [] if holds_plain(value) else [item for _, item in entries(value)]
     elif isinstance(value, bytearray):
         yield "memory", id(value)
     elif isinstance(value, collections.deque | set):
         yield "container", id(value)
-        inside = list(value)
+        inside = [] if holds_plain(value) else list(value)
     elif not callable(value) and not type(value).__module__.startswith(libraries):
         if holds_for_users(value):
             yield "container", id(value)

@@ -14,6 +14,7 @@ import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from twinrun.checkpoint.stateful import begins_if_asked
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 from twinrun.containers import set_attribute_of
 from twinrun.generators import state_of, times_spawned
+from twinrun.hidden_content import Flat
 from twinrun.values_inside import values_in
 
 SAID = "said "  # before a value that a state holds
@@ -34,7 +36,7 @@ _ANY = {"__dict__", "vars", "getattr", "setattr"}  # by these code comes to all 
 # So a walk writes them, and a state has a text, or another container.
 _PATH, _EMPTY = "the path ", "empty list"
 _KEY = re.compile(r"\['([^']*)'\]|\.([^\W\d]\w*)")
-_MANY = ("torch.", "ndarray ")  # tensors and arrays, which are hardly alike by chance
+_MANY = ("torch.", "ndarray ", "Flat ")  # which are hardly alike by chance
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, defaultdict, Counter)
 _EMPTIES = frozenset(f"empty {kind.__name__}" for kind in _CONTAINERS)
 MAY_GO = frozenset(look_at_leaf(leaf) for leaf in (None, _EMPTY))
@@ -259,6 +261,8 @@ def _plain(leaf: object) -> object:
         leaf = leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
         is_one = isinstance(leaf, np.generic) or (not leaf.is_meta and leaf.dim() == 0)
         return leaf.item() if is_one else leaf
+    if isinstance(leaf, Flat):
+        return replace(leaf, kind="")  # a state has a list of a queue
     if isinstance(leaf, str):
         return _EMPTY if leaf in _EMPTIES else leaf.removeprefix(_PATH)
     return leaf

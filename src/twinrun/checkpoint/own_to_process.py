@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import PurePath
 
-from twinrun.containers import entries, is_container, is_really, size_of
+from twinrun.containers import entries, holds_plain, is_container, is_really, size_of
 
 _FEW, _MANY = 32, 1 << 16  # containers and values in a container
 _NAMES = (str, PurePath, datetime.date)
@@ -61,8 +61,10 @@ def _values_in(value: object, most: int) -> tuple[list[object], bool]:
         item = left.pop()
         if not is_container(item):
             found.append(item)
-        elif size_of(item) > most:
+        elif size_of(item) + len(found) > most:
             return found, False
+        elif holds_plain(item):  # at once, as there may be many
+            found += [each for _, each in entries(item)]
         else:
             left += [each for _, each in entries(item)]
     return found, not left

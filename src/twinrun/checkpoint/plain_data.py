@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from lightning_fabric.utilities.data import AttributeDict
 
+from twinrun.containers import holds_plain
 from twinrun.errors import TwinrunError
 
 PLAIN = (bool, int, float, str, type(None))
@@ -48,6 +49,8 @@ _NUMBERS = "biufc"  # their kinds, in NumPy
 def is_plain(value: object) -> bool:
     """Say whether a checkpoint can hold a value as data alone, and a copy stands for it."""
     kind = type(value)
+    if holds_plain(value) and kind not in (set, frozenset):  # there may be millions
+        return True
     if isinstance(value, torch.Tensor):
         is_made_of_others = value.layout is not torch.strided or value.is_nested
         is_made_of_others = is_made_of_others or value.is_quantized
@@ -162,7 +165,8 @@ def kept(value: object) -> object:
     if isinstance(value, dict):
         return {key: kept(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(kept(item) for item in value)
+        is_flat = holds_plain(value) and bytes not in map(type, value)
+        return type(value)(value if is_flat else map(kept, value))
     return value
 
 

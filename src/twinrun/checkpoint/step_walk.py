@@ -14,7 +14,7 @@ from twinrun.checkpoint.own_states import OwnState, Said, seen_as
 from twinrun.checkpoint.unsaved_state import says_itself
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
-from twinrun.containers import entries, is_container, is_really, shown
+from twinrun.containers import entries, holds_plain, is_container, is_really, shown
 from twinrun.generators import GENERATORS, state_in_a_word
 from twinrun.hidden_content import KINDS, PLAIN, UNORDERED
 
@@ -108,7 +108,9 @@ class StepWalk(Walk):
 
 
 def _entries(value: Any) -> Iterator[tuple[str, object]]:
-    """Yield the entries of a container, and the keys of a dictionary."""
+    """Yield the entries of a container, and the keys of a dictionary; nothing of plain values."""
+    if holds_plain(value):
+        return
     found = entries(value) if is_container(value) else enumerate(value)
     for position, (key, item) in enumerate(found):
         called = shown(key, position)

@@ -32,6 +32,7 @@ from twinrun.containers import (
     is_really,
     size_of,
 )
+from twinrun.hidden_content import flat
 from twinrun.set_attributes import set_by, settings_of
 
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
@@ -115,6 +116,8 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
+    if (seen := flat(state)) is not None:
+        return f"{_PICKLED}{seen.kind} {seen.content}"
     try:
         file = io.BytesIO()
         _Pickler(file, kept).dump(state)

@@ -1,0 +1,157 @@
+"""Long lists of numbers and texts, as a history of losses: looked at as a whole, and not for long.
+
+Of Python's own calls there is a fixed number, however long they are.
+"""
+
+import sys
+from collections import deque
+
+import pytest
+import pytorch_lightning as pl
+from resumed import Anew, assert_resumed, every, fit
+from small import Small
+
+from twinrun.checkpoint.looks import handles, look
+from twinrun.checkpoint.own_states import OwnState
+from twinrun.checkpoint.own_to_process import is_short
+from twinrun.checkpoint.plain_data import is_plain, kept
+
+FEW = 500  # calls of functions, of Python's or of C's, whatever is looked at
+LONG = 50_000
+NUMBERS = [index / 7 for index in range(LONG)]
+WORDS = {f"word {index}": index for index in range(LONG)}
+
+
+def calls_of(function, *arguments):
+    """Count the calls that it takes."""
+    count = 0
+
+    def called(frame, event, what):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def state_in(owner):
+    state = OwnState(owner)
+    assert state.holds_all("history", owner.history)
+
+
+class KeepsList:
+    """Has a queue, and a list of the same in its state."""
+
+    def __init__(self, history):
+        self.history = deque(history)
+
+    def state_dict(self):
+        return {"history": list(self.history)}
+
+    def load_state_dict(self, state):
+        self.history = deque(state["history"])
+
+
+@pytest.mark.parametrize("value", [NUMBERS, {"loss": NUMBERS, "rate": deque(NUMBERS)}])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda value: look(value, ()),
+        lambda value: [*handles(value, ())],
+        is_plain,
+        is_short,
+    ],
+    ids=["look", "handles", "is_plain", "is_short"],
+)
+def test_a_long_history_is_looked_at_as_a_whole(value, function):
+    """Red before: some 50 calls for each number, 10 s for a checkpoint with 60,000 of them."""
+    assert calls_of(function, value) < FEW
+
+
+def test_the_state_of_a_long_history_is_asked_for_as_a_whole():
+    """Red before: each number was sought in the state."""
+    assert calls_of(state_in, KeepsList(NUMBERS)) < FEW
+    assert calls_of(kept, NUMBERS) < FEW
+    assert calls_of(look, WORDS, ()) < FEW
+
+
+def changed(values, to):
+    return [*values[:-1], to]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(NUMBERS, 0.0),
+        changed(NUMBERS, str(NUMBERS[-1])),
+        changed(NUMBERS, [NUMBERS[-1]]),
+        NUMBERS[:-1],
+        NUMBERS[::-1],
+        tuple(NUMBERS),
+        deque(NUMBERS),
+        dict(enumerate(NUMBERS)),
+    ],
+    ids=["value", "text", "nested", "shorter", "order", "tuple", "queue", "mapping"],
+)
+def test_another_long_list_looks_otherwise(other):
+    assert look(NUMBERS, ()) != look(other, ())
+
+
+@pytest.mark.parametrize("kinds", [(1, True), (1, 1.0), (0.0, -0.0), ("a", b"a"), (None, "None")])
+def test_what_is_equal_and_of_another_kind_looks_otherwise(kinds):
+    one, other = ([*range(100), each] for each in kinds)
+    assert look(one, ()) != look(other, ())
+
+
+def test_texts_that_are_alike_look_alike():
+    """However many objects they are: loaded from a file each is another one."""
+    shared = ["a" * 9] * 100
+    apart = ["".join(["a"] * 9) for _ in range(100)]
+    assert apart[0] is not apart[1]
+    assert look(shared, ()) == look(apart, ())
+
+
+def test_a_number_of_thousands_of_digits_is_looked_at():
+    one, other = ([*["a"] * 100, 10**5000 + last] for last in (0, 1))
+    assert look(one, ()) != look(other, ())
+
+
+class History(pl.Callback):
+    """Halves the rate when the last 66 losses are worse than the 66 before."""
+
+    def __init__(self):
+        self.history = [1.0 / (1 + index) for index in range(140)]
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.history.append(float(outputs["loss"]))
+        if sum(self.history[-66:]) > sum(self.history[-132:-66]):
+            trainer.optimizers[0].param_groups[0]["lr"] /= 2
+
+
+class Saved(History):
+    def state_dict(self):
+        return {"losses": self.history}
+
+    def load_state_dict(self, state_dict):
+        self.history = state_dict["losses"]
+
+
+class Windowed(Saved):
+    """Saves a part of it alone."""
+
+    def state_dict(self):
+        return {"losses": self.history[-66:]}
+
+
+def test_a_training_with_a_long_history_is_resumed(tmp_path):
+    assert_resumed(tmp_path, [7], kills=[8], module=Small, callbacks=Anew([Saved]))
+
+
+def test_a_state_that_has_a_part_of_a_history_is_refused(tmp_path):
+    _, _, said = fit(tmp_path, kill=8, in_epoch=every(1), module=Small, callbacks=[Windowed()])
+    assert said
+    assert "Windowed.history" in said[0]
