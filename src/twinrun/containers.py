@@ -157,10 +157,10 @@ def holds_for_users(value: object) -> bool:
 def is_bar(value: object) -> bool:
     """Say whether a value is one of tqdm's bars that is told how far a training is, for who looks.
 
-    One that goes through something itself is an iterator.
+    One that goes through anything but a range of numbers is an iterator.
     """
     is_ones = str(type(value).__module__).startswith("tqdm.")  # and no class of a user's
-    return is_ones and attributes_of(value).get("iterable") is None
+    return is_ones and isinstance(attributes_of(value).get("iterable"), range | None)
 
 
 def is_hidden_iterator(value: object) -> bool:

@@ -408,7 +408,41 @@ class KnowsWhenWithAState(KnowsWhen, DropsWithAState):
     """Likewise, beside a state, and where its files are."""
 
     def of_now(self):
-        return {**super().of_now(), "folders": [tempfile.gettempdir(), str(uuid.uuid4())]}
+        return {**super().of_now(), "folders": [tempfile.mkdtemp()]}
+
+
+LATER = time.perf_counter() + 50_000.25  # a deadline, or a loss in dollars
+
+
+class ByLoss(ByNorm):
+    """Likewise, by one as large as a number of the machine's clock: red at 9f8fbdc4."""
+
+    def taken(self, groups, parameters):
+        return LATER - 1000 * super().taken(groups, parameters)
+
+    def factor(self):
+        return (LATER - self.base) / 1000
+
+
+class ByLosses(ByLoss):
+    """Likewise, beside a deadline and a folder."""
+
+    def taken(self, groups, parameters):
+        until = time.perf_counter() + 100
+        return {"loss": super().taken(groups, parameters), "until": until, "in": tempfile.mkdtemp()}
+
+    def factor(self):
+        return (LATER - self.base["loss"]) / 1000
+
+
+class InAPhase(ByNorm):
+    """Likewise, beside the name of a phase: red at 9f8fbdc4."""
+
+    def taken(self, groups, parameters):
+        return {"phase": "warmup", "norm": super().taken(groups, parameters)}
+
+    def factor(self):
+        return self.base["norm"]
 
 
 class FromEpoch(Points):
@@ -538,6 +572,7 @@ class HasNoBar(HasABar):
         *(Drops, DropsByTheClass, DropsWithAState, DropsInAPhase, KeepsPending, CountsTime),
         *(KnowsWhen, KnowsWhenWithAState),
         *(Warms, WarmsOnce, WarmsEach, ByAnchor, ByRanks, ByNorm, ByTensor),
+        *(ByLoss, ByLosses, InAPhase),
     ],
 )
 def test_so_are_those_of_callbacks(tmp_path, kind, kill, at):

@@ -1,29 +1,48 @@
 """Which values are a process's own: texts, and numbers of a clock."""
 
 import random
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from twinrun.checkpoint.own_to_process import holds_names, is_of_process, is_short, is_word
+from twinrun.checkpoint.own_to_process import (
+    counted,
+    is_name_or_moment,
+    is_of_process,
+    is_short,
+    is_word,
+    with_own,
+)
 
 
-@pytest.mark.parametrize("clock", [time.time, time.monotonic, time.perf_counter])
-def test_moments_and_those_to_come_are_of_a_clock(clock):
-    assert is_of_process(clock())
-    assert is_of_process({"until": (clock() + 3600.0, 1)})
-    assert is_of_process(int(clock() * 1e9) + 10**9)
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
+def test_moments_and_those_to_come_are_of_a_process(unit):
+    for moment in (time.time(), time.time() - 3600, time.time() + 3600):
+        assert is_name_or_moment(moment * unit)
+        assert is_name_or_moment(int(moment * unit))
+        assert is_of_process({"until": (moment * unit, 1)})
 
 
-def test_so_are_those_of_before_by_the_calendar_and_names():
-    for value in (time.time() - 3600, time.time_ns() // 10**6, "run", Path("x")):
-        assert is_of_process(value)
+def test_so_are_names():
+    for value in ("run", Path("x"), datetime.now(UTC)):
+        assert is_name_or_moment(value)
+
+
+@pytest.mark.parametrize("clock", [time.monotonic, time.perf_counter])
+def test_a_number_of_a_clock_that_counts_from_anywhere_is_not_by_itself(clock):
+    """Red at 9f8fbdc4: a loss of 84,061.23 was a deadline, as the machine was up for 37,568 s."""
+    assert not is_of_process(clock())
+    assert not is_of_process([clock() + 3600.0])
 
 
 @pytest.mark.parametrize(
-    "value", [0.1, 1e-3, 32, 1e30, float("nan"), float("inf"), True, None, [0.9, 0.999], 10**400]
+    "value",
+    [84_061.23, 0.1, 1e-3, 32, 1e30, float("nan"), float("inf"), True, None, [0.9, 0.999], 10**400],
 )
 def test_other_numbers_are_not(value):
     assert not is_of_process(value)
@@ -38,7 +57,7 @@ def test_nor_are_most_seeds():
 def test_nor_is_a_long_list_that_has_numbers_of_all_sizes():
     """Red at 92b855ad: seconds since the start of the machine are among so many whole numbers."""
     assert not is_of_process([*range(10**6)])
-    assert not is_of_process([time.monotonic() + number / 3 for number in range(100)])
+    assert not is_of_process([time.time() + number / 3 for number in range(100)])
 
 
 @pytest.mark.timeout(10)
@@ -47,18 +66,94 @@ def test_containers_that_hold_each_other_have_an_end():
     for node in nodes:
         node["others"] = nodes
     assert not is_of_process(nodes)
-    assert not holds_names(nodes)
     assert not is_short(nodes)
     assert is_short([{"rate": [0.1] * 1000}])
 
 
-def test_names_in_containers():
-    assert holds_names({"folders": ["/tmp/x"]})  # noqa: S108
-    assert holds_names([datetime.now(UTC)])
-    assert not holds_names({"rate": [0.1]})
-    assert [is_word(each) for each in ("second", "runs/1", Path("x"), 1)] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+def test_words():
+    words = [is_word(each) for each in ("second", "runs/1", Path("x"), 1)]
+    assert words == [True, False, False, False]
+
+
+THEN, NOW = [2.0, 500.0, 1000.0], [3.0, 90_000.0, 20.0]  # of another machine
+
+
+def mixed(first, own):
+    return with_own(first, own, THEN, NOW)
+
+
+@pytest.mark.parametrize("far", [0.0, 0.5, 3600.0])
+@pytest.mark.parametrize("clock", [1, 2])
+def test_a_number_that_has_gone_on_as_a_clock_is_of_its_process(clock, far):
+    first, own = (clocks[clock] + far + 0.25 for clocks in (THEN, NOW))
+    for late in (-0.2, 1.5):  # hooks took no longer than 2 and 3 seconds
+        assert mixed(first, own + late) == (own + late, True)
+        nanoseconds = int(first * 1e9), int((own + late) * 1e9)
+        assert mixed(*nanoseconds) == (nanoseconds[1], True)
+    for late in (-10.0, 10.0, -80_000.0):
+        assert mixed(first, own + late) == (first, False)
+
+
+@pytest.mark.parametrize(
+    ("first", "own"),
+    [
+        (84_061.23, 83_950.1),
+        (84_061.23, 84_061.23),
+        (84_061, 83_950),
+        (0.5, 0.25),
+        (0.25, 20.25),  # from before the machine of the first one was started
+        (True, 90_000.5),
+        (None, 90_000.5),
+        ("warmup", "second"),
+        ([1, 2], [1, 2, 3]),
+        ({"phase": "warmup", "base": 1.5}, {"phase": "warmup", "base": 2.5}),
+        ([{"name": "a", "loss": 1.5}], [{"name": "b", "loss": 2.5}]),
+    ],
+)
+def test_what_has_not_is_as_in_the_first_one(first, own):
+    assert mixed(first, own) == (first, False)
+
+
+def test_of_a_process_it_is_not_known_how_far():
+    """A checkpoint of an older version does not say it."""
+    assert with_own(1000.25, 20.25, [], NOW) == (1000.25, False)
+
+
+def test_a_container_is_of_both(tmp_path):
+    """A folder that was made for a while, and moments, are the process's own; all else is not."""
+    ours = tempfile.mkdtemp(dir=tmp_path)
+    gone, there = "/nowhere/of/old", str(tmp_path / "data.csv")
+    Path(there).touch()
+    first = {
+        "folders": [gone],
+        "data": there,
+        "base": 1.5,
+        "at": time.time() - 500,
+        "until": 1001.5,
+    }
+    own = {"folders": [ours], "data": ours, "base": 2.5, "at": time.time(), "until": 21.5}
+    wanted = {**own, "base": 1.5}
+    if not there.startswith(tempfile.gettempdir()):
+        wanted["data"] = there
+    assert mixed(first, own) == (wanted, True)
+    assert mixed([(first,)], [(own,)]) == ([(wanted,)], True)
+    assert mixed([], [ours]) == ([ours], True)
+
+
+def test_a_file_of_data_is_as_in_the_first_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "a").touch()
+    first, own = [str(tmp_path / "a"), 1.5], [str(tmp_path / "b"), 2.5]
+    assert mixed(first, own) == (first, False)
+
+
+def test_tensors_are_as_in_the_first_one():
+    first, own = {"at": 1, "anchor": torch.zeros(2)}, {"at": 2, "anchor": torch.ones(2)}
+    assert mixed(first, own) == (first, False)
+    assert mixed([1.5, 2.5], [np.ones(2), 2.5]) == ([1.5, 2.5], False)
+
+
+def test_the_clocks_are_those_that_count_from_the_start_of_the_machine():
+    before = [time.monotonic(), time.perf_counter()]
+    found, after = counted(), [time.monotonic(), time.perf_counter()]
+    assert all(a <= b <= c for a, b, c in zip(before, found, after, strict=True))

@@ -23,6 +23,7 @@ from msgspec import convert
 from twinrun import artifacts, run_files
 from twinrun.config.definitions import Run
 from twinrun.errors import JobError, TwinrunError
+from twinrun.process.shared_files import WHO
 from twinrun.process.side_by_side import FOLDER, keep_alone, side_by_side
 from twinrun.process.side_by_side import is_alone as is_kept_alone
 from twinrun.training import run as module_of_run
@@ -206,6 +207,32 @@ def test_one_that_was_disturbed_and_killed_is_not_resumed(tmp_path, monkeypatch,
     module_of_run.run(asked, {})
     assert trained == [[]]
     assert is_kept_alone(asked.identity.workload)
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_one_that_begins_anew_beside_others_is_trained_alone_if_they_disturb_it(
+    tmp_path, monkeypatch, is_error
+):
+    """Red at 9f8fbdc4: one that had read what its killed attempt wrote was no result for good."""
+    monkeypatch.chdir(tmp_path)
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    artifacts.write_text(Path(asked.checkpoints, "began"), str(time.time_ns()))
+    Path(asked.checkpoints, "epoch1.ckpt").touch()
+    trained = []
+
+    def reads(*_):
+        trained.append(is_kept_alone(asked.identity.workload))
+        entry = ("stale", "disturbed", None)[len(trained) - 1]
+        log = FOLDER / "opened.log"
+        if entry is not None:
+            line = f"{os.environ[WHO]}\t{entry}\t{time.time_ns()}\t{tmp_path / 'last.pt'}\n"
+            log.write_text((log.read_text() if log.exists() else "") + line)
+            if is_error:
+                raise TwinrunError("EOFError: a half-written file")
+
+    monkeypatch.setattr(module_of_run, "_run", reads)
+    module_of_run.run(asked, {})
+    assert trained == [False, False, True]
 
 
 @pytest.mark.parametrize(("is_beside", "trainings"), [(True, 2), (False, 1)])

@@ -1,12 +1,16 @@
 """What callbacks with a state of their own, and data modules, have beside that state."""
 
+import enum
+
+import numpy as np
 import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_states import OwnState
-from twinrun.checkpoint.own_to_process import holds_names, is_of_clock, is_short
+from twinrun.checkpoint.own_to_process import is_moment, is_short
 from twinrun.checkpoint.plain_data import PLAIN, is_plain
+from twinrun.checkpoint.plain_objects import held_by
 from twinrun.checkpoint.unsaved_state import (
     MOST_LOOKED_AT,
     kept_anyway,
@@ -24,10 +28,10 @@ def beside_states_now(trainer: pl.Trainer) -> dict[str, str]:
 
 
 def beside_states(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what callbacks with a state of their own have of plain data, and layers.
+    """Return what callbacks with a state of their own have of plain data and objects, and layers.
 
-    No clocks, and no names in containers. Of the data module, which holds data, no more than
-    numbers, texts and short lists.
+    No moments. Of the data module, which holds data, no more than numbers, texts and short lists
+    and arrays.
     """
     known = kept_anyway(trainer)
     owners: dict[str, object] = {
@@ -49,15 +53,25 @@ def _is_looked_at(value: object, *, is_data: bool) -> bool:
     if is_really(value, torch.nn.Module):
         return not is_data
     if type(value) in PLAIN:
-        return not is_of_clock(value)
-    is_few = not is_data or (is_container(value) and size_of(value) <= MOST_LOOKED_AT)
-    if not (is_few and is_short(value) and is_plain(value)):
-        return False
-    return not (holds_names(value) or is_of_clock(value))
+        return not is_moment(value)
+    if is_data:
+        return _is_few(value) and is_plain(value)
+    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+    return is_array or held_by(value) is not None or (is_short(value) and is_plain(value))
 
 
-def are_layers_of_state(owner: object, name: str, value: object) -> bool:
-    """Say whether a value is layers that the state of their owner holds: loading it sets them."""
-    if not is_really(value, torch.nn.Module):
-        return False
-    return OwnState(owner).holds_all(name, value.state_dict())
+def _is_few(value: object) -> bool:
+    if isinstance(value, enum.Enum):
+        return True
+    if isinstance(value, np.ndarray | np.generic):
+        return value.size <= MOST_LOOKED_AT
+    if isinstance(value, torch.Tensor):
+        return value.numel() <= MOST_LOOKED_AT
+    return is_container(value) and size_of(value) <= MOST_LOOKED_AT
+
+
+def is_of_state(owner: object, name: str, value: object) -> bool:
+    """Say whether a value is no plain data, and its owner's state holds it: loading sets it."""
+    if is_really(value, torch.nn.Module):
+        return OwnState(owner).holds_all(name, value.state_dict())
+    return not is_plain(value) and OwnState(owner).holds_all(name, value)

@@ -13,6 +13,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
+from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.loaded_states import looks_of_callbacks
 from twinrun.checkpoint.making_loaders import Making
@@ -87,7 +88,7 @@ def complete(
     module: pl.LightningModule,
     *,
     attributes: Attributes,
-    start: Mapping[str, str],
+    start: KeptBeside,
     epoch: Mapping[str, Any] | None,
     worker: Mapping[str, Any],
     compiled_for: list[list[int]] | None,
@@ -101,7 +102,7 @@ def complete(
         trainer: of the training.
         module: that is trained.
         attributes: of the module, which have changed.
-        start: what hooks had set where the first process began, as of `looks_now`.
+        start: a look at what hooks had set where the training began.
         epoch: of a `RunningEpoch`, where the checkpoint is taken in mid-epoch.
         worker: what this worker keeps beside all else, where there are several.
         compiled_for: the shapes of batch for which the module's own code was compiled.
@@ -133,7 +134,7 @@ def complete(
         "told_values": values_told(trainer),
         "told_looks": looks_told(trainer),
         "attributes": attributes,
-        "at_start": state_at_start(trainer, start),
+        "at_start": state_at_start(trainer, start.made, start.clocks),
         "looks_of_callbacks": looks_of_callbacks(trainer),
         "models": best_models.beside(trainer),
         "worker": dict(worker),

@@ -1,17 +1,18 @@
 """What a training keeps beside a checkpoint, where an epoch starts, and what of it has changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
 
-from twinrun.checkpoint.at_start import made_since
+from twinrun.checkpoint.begun_attributes import looks_now, made_since
 from twinrun.checkpoint.data_attributes import of_data
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.exchanged import Exchanged
 from twinrun.checkpoint.late_attributes import LateAttributes
 from twinrun.checkpoint.orders_in_memory import orders_in_memory, reordered
+from twinrun.checkpoint.own_to_process import Clocks, counted
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     changed_attributes,
@@ -33,12 +34,19 @@ from twinrun.checkpoint.unsaved_optimizers import changed_optimizers, states_of_
 from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
 
 Look = TypeVar("Look")
+Told = tuple[Sequence[float], Mapping[str, str]]
+NOTHING_TOLD: Told = ((), {})
 # Of a loader that is its own iterator.
 _CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
 # Of what data keep in their class or their file.
 _OF_CLASS = " (a cache of what data read may be an attribute that `__init__` sets: `self.x = {}`)"
 # Of a set: data may depend on whether something is in it.
 _OF_SET = " (its data's `state_dict` and `load_state_dict` may hold it)"
+
+
+def told_now(trainer: pl.Trainer) -> Told:
+    """Return what `counted` shows, and `looks_now` finds, ahead of any hook."""
+    return counted(), looks_now(trainer)
 
 
 class KeptBeside:
@@ -48,6 +56,7 @@ class KeptBeside:
         self,
         trainer: pl.Trainer,
         late: LateAttributes,
+        began: Sequence[float] = (),
         told: Mapping[str, str] | None = None,
     ) -> None:
         """Look.
@@ -55,7 +64,8 @@ class KeptBeside:
         Args:
             trainer: of the training.
             late: what data were first given as they were read.
-            told: as `looks_now` found the attributes before any hook.
+            began: what `counted` showed before any hook.
+            told: as `looks_now` found the attributes then.
         """
         loaders, left = loaders_of(trainer), late.left(trainer)
         self._late = late
@@ -74,6 +84,7 @@ class KeptBeside:
         self.structure, self.switches = Structure(trainer), switches()
         self.orders = orders_in_memory(trainer.lightning_module)
         self.made = made_since(trainer, told or {})
+        self.clocks: Clocks = [counted()[0] - began[0], *began] if began else []
 
     def put_back(self, trainer: pl.Trainer, state: Mapping[str, Any]) -> str | None:
         """Put back plain values of training data where an epoch starts; say what could not be."""
@@ -107,8 +118,14 @@ class KeptBeside:
 
     def since(self, start: "KeptBeside") -> "KeptBeside":
         """Return this look, but for what the checkpoint of a resumed training keeps as changed."""
-        self.attributes, self.made = start.attributes, start.made
+        self.attributes, self.made, self.clocks = start.attributes, start.made, start.clocks
         return self
+
+    def keep_own(self, trainer: pl.Trainer, keys: Container[str]) -> None:
+        """Take what belongs to this process for what the training began with."""
+        own = {key: look for key, look in looks_now(trainer).items() if key in keys}
+        self.made |= own
+        self.attributes |= {key: look for key, look in own.items() if key in self.attributes}
 
     def changed_keys(self, trainer: pl.Trainer) -> set[str]:
         """Name the attributes that have changed since, as `states_of_attributes` does."""

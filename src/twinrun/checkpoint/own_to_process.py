@@ -4,47 +4,120 @@ A resumed training has its own: another folder, another name of its log, another
 """
 
 import datetime
+import enum
 import os
+import tempfile
 import time
+import uuid
+from collections.abc import Sequence
 from pathlib import PurePath
+from typing import TypeGuard
+
+import numpy as np
 
 from twinrun.containers import entries, holds_plain, is_container, is_really, size_of
 
 _FEW, _MANY = 32, 1 << 16  # containers and values in a container
-_NAMES = (str, PurePath, datetime.date)
+_MOMENTS = (datetime.date, datetime.time, time.struct_time, np.datetime64, uuid.UUID)
+_NAMES = (str, PurePath, *_MOMENTS)
 # A moment by the clock that counts from 1970, also one of before or to come, but not so far that
-# many seeds are one; and by those that count from the start of the machine, none from before this
-# process: it may be any number.
+# many seeds are one.
 _FAR = 30 * 86400.0
 _UNITS = (1, 10**3, 10**6, 10**9)  # of a second, as `time.time_ns` counts it
 _LARGEST = 1e20  # of nanoseconds there are fewer
+# Those that count from the start of the machine: by themselves their numbers may be any.
 _COUNTERS = (time.monotonic, time.perf_counter)
-_BEGAN = tuple(clock() for clock in _COUNTERS)
+
+Clocks = Sequence[float]
+"""How long hooks had taken (s), and what `counted` showed ahead of them; nothing if not known."""
 
 
 def is_of_process(value: object) -> bool:
-    """Say whether a value is a text, a path or a moment, or holds a number of a clock.
+    """Say whether a value is a text, a path or a moment, or holds a moment.
 
     >>> is_of_process("run-1"), is_of_process({"at": [time.time_ns()]}), is_of_process([0.1, 300])
     (True, True, False)
     """
-    return issubclass(type(value), _NAMES) or is_of_clock(value)
-
-
-def is_of_clock(value: object) -> bool:
-    """Say whether a number, or one in a short container, is a moment: now, before, or a deadline.
-
-    In a long one there are numbers of all sizes.
-    """
     if not is_container(value):
-        return _is_moment(value)
+        return is_name_or_moment(value)
+    # In a long one there are numbers of all sizes.
     found, is_whole = _values_in(value, _FEW)
-    return is_whole and any(map(_is_moment, found))
+    return is_whole and any(map(is_moment, found))
 
 
-def holds_names(value: object) -> bool:
-    """Say whether a text, a path or a moment is among the first values in a container."""
-    return any(issubclass(type(leaf), _NAMES) for leaf in _values_in(value, _FEW)[0])
+def is_name_or_moment(value: object) -> bool:
+    """Say whether a value is itself a text, a path or a moment, or a random name (`uuid`)."""
+    is_name = issubclass(type(value), _NAMES) and not isinstance(value, enum.Enum)
+    return is_name or is_moment(value)
+
+
+def is_moment(value: object) -> bool:
+    """Say whether a value is a number of the calendar's clock: of now, of before, a deadline."""
+    is_near = _is_number(value) and abs(value) < _LARGEST
+    return is_near and any(abs(value / unit - time.time()) < _FAR for unit in _UNITS)
+
+
+def counted() -> list[float]:
+    """Return the seconds that the clocks show which count from the start of the machine."""
+    return [clock() for clock in _COUNTERS]
+
+
+def with_own(first: object, own: object, then: Clocks, now: Clocks) -> tuple[object, bool]:
+    """Return a value as a first process made it, with what in it belongs to another process.
+
+    That is of containers of one form decided for each of their values: a moment, a folder that was
+    made for a while, a number that has gone on as far as a clock.
+
+    Args:
+        first: plain data.
+        own: what the other process has made in its place.
+        then: the clocks of the first one.
+        now: those of the other one.
+
+    Returns:
+        It, and whether anything in it is the other process's.
+    """
+    if type(first) is not type(own) or not (is_container(first) and is_container(own)):
+        is_own = _belongs(first, own) or _went_on(first, own, then, now)
+        return (own, True) if is_own else (first, False)
+    there, here = dict(entries(first)), dict(entries(own))
+    if holds_plain(first) and (len(there) > _FEW or (holds_plain(own) and there == here)):
+        return first, False
+    if there.keys() != here.keys():
+        is_own = any(_belongs(None, leaf) for leaf in _values_in([first, own], _FEW)[0])
+        return (own, True) if is_own else (first, False)
+    found = {key: with_own(value, here[key], then, now) for key, value in there.items()}
+    if not any(is_own for _, is_own in found.values()):
+        return first, False
+    values = {key: value for key, (value, _) in found.items()}
+    # ASSUME that no mapping but Python's own has a folder or a moment in it.
+    if isinstance(first, dict):
+        return values, True
+    return ([*values.values()] if isinstance(first, list) else tuple(values.values())), True
+
+
+def _belongs(first: object, own: object) -> bool:
+    """Say whether a value that may be another one in each process is a moment, or a folder's."""
+    if is_moment(own) or issubclass(type(own), _MOMENTS):
+        return True
+    if not isinstance(own, str | PurePath) or own == first or is_word(own):
+        return False
+    # One of data is there for both.
+    is_there = isinstance(first, str | PurePath) and os.path.exists(first)  # noqa: PTH110
+    return not is_there or f"{first}".startswith(f"{tempfile.gettempdir()}{os.sep}")
+
+
+def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
+    """Say whether two numbers are as far from what a clock showed in the process of each."""
+    if not (then and now and type(first) is type(own) and _is_number(first) and _is_number(own)):
+        return False
+    # A whole number of so few seconds may be a count.
+    unit = 1 if isinstance(own, float) and own % 1 else 10**9
+    longest = max(then[0], now[0])
+    return any(
+        first / unit >= before and abs((own / unit - after) - (first / unit - before)) <= longest
+        for before, after in zip(then[1:], now[1:], strict=True)
+    )
 
 
 def is_short(value: object) -> bool:
@@ -75,13 +148,5 @@ def is_word(value: object) -> bool:
     return isinstance(value, str) and os.sep not in value
 
 
-def _is_moment(leaf: object) -> bool:
-    is_number = (is_really(leaf, int) or is_really(leaf, float)) and not is_really(leaf, bool)
-    if not is_number or not abs(leaf) < _LARGEST:
-        return False
-    if any(abs(leaf / unit - time.time()) < _FAR for unit in _UNITS):
-        return True
-    # A whole number of so few seconds may be a count.
-    unit = 1 if isinstance(leaf, float) and leaf % 1 else 10**9
-    several = zip(_COUNTERS, _BEGAN, strict=True)
-    return any(began <= leaf / unit <= clock() + _FAR for clock, began in several)
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return (is_really(value, int) or is_really(value, float)) and not is_really(value, bool)

@@ -6,13 +6,8 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
-from twinrun.checkpoint.at_start import (
-    AtStart,
-    left_alone,
-    made_anew,
-    put_back_start,
-    remove,
-)
+from twinrun.checkpoint.at_start import AtStart, made_anew, put_back_start, remove
+from twinrun.checkpoint.begun_attributes import left_alone
 from twinrun.checkpoint.gradients import put_back_gradients
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
@@ -95,8 +90,9 @@ def begin_as_before(
     looks = start["looks"].items()
     found.attributes |= {k: v for k, v in looks if k in anew and not v.startswith(SAID)}
     found.attributes = {k: v for k, v in found.attributes.items() if k not in new}
-    what = found.put_back(trainer, state)
-    what = what or put_back_start(trainer, made, start, changed, before)
+    if (what := found.put_back(trainer, state)) is None:
+        what, own = put_back_start(trainer, made, start, changed, before, found.clocks)
+        found.keep_own(trainer, own)
     found.look_again(trainer)
     return what
 
@@ -116,7 +112,9 @@ def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -
     same = constructed["looks"].items() & start["looks"].items()
     known = {*looks, *(key for key, _ in same)}
     values = {key: value for key, value in constructed["values"].items() if key in known}
-    return AtStart(looks=looks | start["looks"], values={**values, **start["values"]})
+    return AtStart(
+        **(start | {"looks": looks | start["looks"], "values": values | start["values"]})
+    )
 
 
 def begin_anew(trainer: pl.Trainer) -> None:

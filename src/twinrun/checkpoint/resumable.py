@@ -21,12 +21,12 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import other_shapes, restored
-from twinrun.checkpoint.at_start import looks_now, state_at_start
+from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.best_models import KEY
 from twinrun.checkpoint.completed import complete, write
 from twinrun.checkpoint.first_batch import FirstBatch
 from twinrun.checkpoint.folder import Folder
-from twinrun.checkpoint.kept_beside import KeptBeside
+from twinrun.checkpoint.kept_beside import NOTHING_TOLD, KeptBeside, told_now
 from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded
 from twinrun.checkpoint.looks import fingerprint_of_batch
 from twinrun.checkpoint.making_loaders import MakingLoaders
@@ -70,7 +70,7 @@ class Resumable(pl.Callback):
         self._say, self._folder = say, Folder(folder, identity or {}, say, self._together)
         self._minutes, self._in_epoch, self._written = minutes, in_epoch, time.monotonic()
         self._not_in_epoch: str | None = None
-        self._is_refused, self._told, self._kept = False, dict[str, str](), dict[str, Any]()
+        self._is_refused, self._told, self._kept = False, NOTHING_TOLD, dict[str, Any]()
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
         self._attributes: Attributes = {}
@@ -96,10 +96,10 @@ class Resumable(pl.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Look at what there is before Lightning loads a checkpoint, or a hook has loaders made."""
-        self._told = looks_now(trainer)
+        self._told = told_now(trainer)
         if stage != "fit":
             return
-        told = self._told if self._folder.is_used else {}
+        told = self._told[1] if self._folder.is_used else {}
         self._constructed = state_at_start(trainer, told, is_this=True)
         self._epoch = RunningEpoch(
             trainer,
@@ -148,7 +148,7 @@ class Resumable(pl.Callback):
             self._begin_again(trainer, pl_module, self._restored)
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
-        self._at_start = self._at_start or KeptBeside(trainer, self._first_batch.late, self._told)
+        self._at_start = self._at_start or KeptBeside(trainer, self._first_batch.late, *self._told)
         self._at_start.epoch_begins(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
@@ -256,7 +256,7 @@ class Resumable(pl.Callback):
         if self._first_batch.waits(trainer, is_in_epoch=state is not None):
             return
         assert self._at_start is not None  # noqa: S101
-        self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
+        self._kept = {"attributes": self._attributes, "start": self._at_start, "epoch": state}
         self._kept |= {**self._first_batch.state(trainer), "making": self._making.noted}
         try:
             self._folder.write(name, lambda path: write(trainer, path, key=KEY))
@@ -271,7 +271,7 @@ class Resumable(pl.Callback):
     ) -> None:
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
-        made, found = self._constructed, KeptBeside(trainer, self._first_batch.late)
+        made, found = self._constructed, KeptBeside(trainer, self._first_batch.late, self._told[0])
         self._unless(self._making.unlike or restored.begin_as_before(trainer, state, found, made))
         if is_whole := "epoch" not in state:
             told, together = self._first_batch.is_told, self._together

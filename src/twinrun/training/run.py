@@ -18,6 +18,7 @@ from twinrun.process.import_log import kept
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.side_by_side import (
+    Neighbours,
     is_alone,
     is_of_a_shortened_file,
     keep_alone,
@@ -43,38 +44,50 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
             nothing of the training.
     """
     label, workload = asked.identity.label, asked.identity.workload
-    alone = is_alone(workload)
-    began = _began(asked)
-    with side_by_side(label, alone=alone, began=began) as neighbours:
-        _note(asked, neighbours.since)
-        # An attempt that was disturbed, and killed then, has left checkpoints of that.
-        others, stale = neighbours.of_others(), neighbours.of_attempt()
-        if others is None and stale is None:
-            try:
-                _run(asked, further)
-            # What a half-written file of another's leads to says nothing of the training.
-            except TwinrunError as error:
-                if isinstance(error, JobError) and not is_of_a_shortened_file(error):
-                    raise
-                others, stale = neighbours.of_others(error), neighbours.of_attempt()
-                if stale is None and (alone or others is None):
-                    raise
-            else:
-                others, stale = neighbours.of_others(), neighbours.of_attempt()
-                # Alone it is disturbed by who was trained between its attempts.
-                if stale is None and (others is None or (alone and began is None)):
-                    return
-    if others is not None and not alone:
-        alone, again = True, f"it is trained again, alone, and {workload} is so from now on"
-        say(f"{label}: {others}; {again}")
-        keep_alone(workload)
-    else:
-        say(f"{label}: {stale or others}; it is trained from the beginning")
-    shutil.rmtree(asked.checkpoints, ignore_errors=True)
-    Path(asked.files.manifest).unlink(missing_ok=True)
-    with side_by_side(label, alone=alone, began=_began(asked)) as neighbours:
-        _note(asked, neighbours.since)
+    alone, is_anew = is_alone(workload), False
+    while True:
+        began = _began(asked)
+        with side_by_side(label, alone=alone, began=began) as neighbours:
+            _note(asked, neighbours.since)
+            # Alone it is disturbed by who was trained between its attempts.
+            is_apart = alone and (is_anew or began is None)
+            others, stale = _disturbed(asked, further, neighbours, is_apart=is_apart)
+        # From the beginning there is no attempt before it.
+        if (others is None or is_apart) and (stale is None or is_anew):
+            return
+        if others is not None and not alone:
+            alone, again = True, f"it is trained again, alone, and {workload} is so from now on"
+            say(f"{label}: {others}; {again}")
+            keep_alone(workload)
+        else:
+            say(f"{label}: {stale or others}; it is trained from the beginning")
+        is_anew = True
+        shutil.rmtree(asked.checkpoints, ignore_errors=True)
+        Path(asked.files.manifest).unlink(missing_ok=True)
+
+
+def _disturbed(
+    asked: Run, further: Mapping[str, str], neighbours: Neighbours, *, is_apart: bool
+) -> tuple[str | None, str | None]:
+    """Train, unless an attempt that was disturbed, and killed then, has left checkpoints of that.
+
+    Returns:
+        How others have disturbed it, and what it has read of an earlier attempt.
+    """
+    others, stale = neighbours.of_others(), neighbours.of_attempt()
+    if others is not None or stale is not None:
+        return others, stale
+    try:
         _run(asked, further)
+    # What a half-written file of another's leads to says nothing of the training.
+    except TwinrunError as error:
+        if isinstance(error, JobError) and not is_of_a_shortened_file(error):
+            raise
+        others, stale = neighbours.of_others(error), neighbours.of_attempt()
+        if stale is None and (is_apart or others is None):
+            raise
+        return others, stale
+    return neighbours.of_others(), neighbours.of_attempt()
 
 
 def _began(asked: Run) -> int | None:

@@ -1,0 +1,116 @@
+"""The attributes of module, callbacks, optimizers and data that hooks may set before a training.
+
+Each by a key that says whose it is; in a resumed training those hooks set it once more.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from twinrun.checkpoint.beside_states import BESIDE, DATA, beside_states, beside_states_now
+from twinrun.checkpoint.looks import UNSEEN
+from twinrun.checkpoint.own_to_process import is_name_or_moment, is_word
+from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
+from twinrun.checkpoint.unsaved_optimizers import (
+    TEXT,
+    states_of_optimizers,
+    values_of_optimizers,
+)
+from twinrun.checkpoint.unsaved_state import (
+    attributes_of_callbacks,
+    kept_anyway,
+    look_of_callbacks,
+)
+
+MODULE, CALLBACK, OPTIMIZER = "module ", "callback ", "optimizer "
+
+
+def looks_now(trainer: pl.Trainer) -> dict[str, str]:
+    """Hash what module, callbacks and optimizers have in attributes, as any process would."""
+    module = trainer.lightning_module
+    attributes = states_of_attributes(trainer, ())
+    held = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    kept = kept_anyway(trainer)
+    callbacks = attributes_of_callbacks(trainer, kept)
+    found = {
+        **{key: state for key, state in attributes.items() if key.startswith(MODULE)},
+        **{f"{CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
+        **{f"{OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
+        **beside_states_now(trainer),
+    }
+    return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
+
+
+def made_since(trainer: pl.Trainer, told: Mapping[str, str]) -> dict[str, str]:
+    """Return of `looks_now` what has changed since, all texts, and all that is beside states.
+
+    What of that a state holds is not known: it is put back if it stays what it is.
+    """
+    names, looks = left_alone(trainer), looks_now(trainer).items()
+    return {k: v for k, v in looks if told.get(k) != v or k.startswith(BESIDE) or k in names}
+
+
+def left_alone(trainer: pl.Trainer, values: Mapping[str, object] | None = None) -> set[str]:
+    """Tell which are texts, paths or moments: those are of the process that made them.
+
+    Args:
+        trainer: of the training.
+        values: what can be put back: there a word, or a text of the constructor's, is a state.
+    """
+    found, states = attributes_now(trainer).items(), values or {}
+    names = {k: v for k, v in found if is_name_or_moment(v)}
+    texts = {k for k, v in names.items() if isinstance(v, str)} & states.keys()
+    return names.keys() - {k for k in texts if is_word(names[k]) or isinstance(states[k], str)}
+
+
+def attributes_now(trainer: pl.Trainer) -> dict[str, object]:
+    """Return the values of what `looks_now` hashes."""
+    parts = trainer.lightning_module.named_modules()
+    callbacks = attributes_of_callbacks(trainer, kept_anyway(trainer))
+    return {
+        **{f"{MODULE}{p} {name}": v for p, part in parts for name, v in looked_at(part).items()},
+        **{f"{CALLBACK}{key}": value for key, value in callbacks},
+        **{f"{OPTIMIZER}{key}": value for key, value in _of_optimizers(trainer).items()},
+        **beside_states(trainer),
+    }
+
+
+def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
+    """Return what can be set in optimizers: plain attributes, and tensors and arrays anywhere."""
+    return {
+        key: value
+        for key, path, value in values_of_optimizers(trainer)
+        if path.isidentifier() or isinstance(value, torch.Tensor | np.ndarray)
+    }
+
+
+def called(trainer: pl.Trainer, key: str) -> str:
+    """Return the name of an attribute in a sentence."""
+    path, _, name = key.removeprefix(MODULE).rpartition(" ")
+    if not key.startswith(MODULE):
+        return name
+    return f"{type(trainer.lightning_module.get_submodule(path)).__name__}.{name}"
+
+
+def set_to(trainer: pl.Trainer, key: str, value: object) -> None:
+    """Set the attribute that a key names."""
+    owner, name = owner_of(trainer, key)
+    if isinstance(owner, torch.nn.Module):
+        set_attribute(owner, name, value)
+    else:
+        setattr(owner, name, value)
+
+
+def owner_of(trainer: pl.Trainer, key: str) -> tuple[object, str]:
+    """Return what has the attribute that a key names, and its name there."""
+    if key.startswith(MODULE):
+        path, _, name = key.removeprefix(MODULE).rpartition(" ")
+        return trainer.lightning_module.get_submodule(path), name
+    kind = next(kind for kind in (CALLBACK, OPTIMIZER, BESIDE) if key.startswith(kind))
+    index, name = key.removeprefix(kind).split(" ", 1)
+    if index == DATA:
+        return vars(trainer)["datamodule"], name.partition(".")[2]
+    several = trainer.optimizers if kind == OPTIMIZER else vars(trainer)["callbacks"]
+    return several[int(index)], name.partition(".")[2]

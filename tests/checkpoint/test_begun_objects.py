@@ -1,0 +1,260 @@
+"""What first hooks set that is no number or text: objects of a user's own, arrays, members, names.
+
+Red at 9f8fbdc4, but for what says otherwise: in silence, or each attempt ended.
+"""
+
+import dataclasses
+import enum
+import time
+import uuid
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from resumed import Anew, assert_resumed, every, fit
+from small import Points, Small
+from tqdm import tqdm
+from tqdm.auto import tqdm as tqdm_auto
+
+from twinrun.errors import TwinrunError
+
+
+class Counts(pl.Callback):
+    """Has a state, which holds another thing than what its first hook sets."""
+
+    def __init__(self):
+        self.calls, self.held = 0, None
+
+    def on_train_start(self, trainer, pl_module):
+        self.held = self.taken(pl_module.hidden.weight.detach().norm().item(), trainer)
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = 0.1 if trainer.current_epoch < 2 else self.factor() / 2
+
+    def on_train_batch_end(self, *_):
+        self.calls += 1
+
+    def state_dict(self):
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state):
+        self.calls = state["calls"]
+
+    def factor(self):
+        return self.held.norm
+
+
+@dataclasses.dataclass
+class Norm:
+    norm: float
+    of: str = "hidden"
+
+
+class NormTuple(NamedTuple):
+    norm: float
+    of: str = "hidden"
+
+
+class WithADataclass(Counts):
+    def taken(self, norm, trainer):
+        return Norm(norm)
+
+
+class WithATuple(Counts):
+    def taken(self, norm, trainer):
+        return NormTuple(norm)
+
+
+class WithAnArray(Counts):
+    """A part of one: a checkpoint can hold no copy of that."""
+
+    def taken(self, norm, trainer):
+        return np.array([norm, 1.0])[:1]
+
+    def factor(self):
+        return float(self.held[0])
+
+
+class Stateless(WithADataclass):
+    """Likewise, without a state: red as its sentence named no cure."""
+
+    state_dict = pl.Callback.state_dict
+    load_state_dict = pl.Callback.load_state_dict
+
+    def on_train_batch_end(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("kind", [WithADataclass, WithATuple, WithAnArray, Stateless])
+def test_what_cannot_be_put_back_ends_the_attempt(tmp_path, kind):
+    options = {"callbacks": Anew([kind]), "max_epochs": 4, "in_epoch": every(1), "module": Small}
+    fit(tmp_path, kill=8, **options)
+    says = rf"^{kind.__name__}\.held is not what it was where the training began \(what `__init__`"
+    with pytest.raises(TwinrunError, match=says):
+        fit(tmp_path, **options)
+
+
+class SavesDataclass(WithADataclass):
+    """Saves it: loading it brings it back, whatever the first hook makes of it."""
+
+    def state_dict(self):
+        return {"calls": self.calls, "held": dataclasses.asdict(self.held)}
+
+    def load_state_dict(self, state):
+        self.calls, self.held = state["calls"], Norm(**state["held"])
+
+
+class OfStart(Counts):
+    """Makes its own of the process, beside its state."""
+
+    def factor(self):
+        return 0.1
+
+
+class Watch:
+    """Counts seconds, since it was started."""
+
+    def __init__(self, name):
+        self.name, self.began, self.at = name, time.perf_counter(), time.time()
+
+
+class WithAWatch(OfStart):
+    def taken(self, norm, trainer):
+        return Watch("steps")
+
+
+class Named(OfStart):
+    def taken(self, norm, trainer):
+        return [uuid.uuid4(), time.localtime(), np.datetime64("now")][self.which]
+
+
+class NamedByMoment(Named):
+    which = 1
+
+
+class NamedByNumpy(Named):
+    which = 2
+
+
+class NamedByNumber(Named):
+    which = 0
+
+
+class HasAWatch(Small):
+    """Likewise, in a module."""
+
+    def on_train_start(self):
+        self.watch, self.name, self.since = Watch("steps"), uuid.uuid4(), time.localtime()
+
+
+class Phase(str, enum.Enum):  # noqa: UP042  as ever so many are written
+    FIRST, SECOND = "first", "second"
+
+
+class InAPhase(Counts):
+    """Sets a member of one of texts only where it is resumed."""
+
+    phase = Phase.FIRST
+
+    def __init__(self):
+        super().__init__()
+        self.phase = Phase.FIRST
+
+    def taken(self, norm, trainer):
+        if trainer.global_step:
+            self.phase = Phase.SECOND
+
+    def factor(self):
+        return 0.1 if self.phase is Phase.FIRST else 0.4
+
+
+class OfAMetric(Small):
+    """Is told the name of what it looks at, with a slash, only where it is resumed."""
+
+    def __init__(self):
+        super().__init__()
+        self.watched = "train/first"
+
+    def on_load_checkpoint(self, checkpoint):
+        self.watched = "train/second"
+
+    def training_step(self, batch, batch_idx):
+        weight = 0.5 if self.watched == "train/second" and self.current_epoch == 2 else 1.0
+        return weight * super().training_step(batch, batch_idx)
+
+
+class ShowsBar(Small):
+    """Goes through no range of it: it is told."""
+
+    kind = tqdm
+
+    def on_train_start(self):
+        self.bar = type(self).kind(range(self.trainer.max_epochs), disable=False)
+
+    def on_train_batch_end(self, *_):
+        self.bar.update(1)
+
+
+class ShowsBarOfAuto(ShowsBar):
+    kind = tqdm_auto
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"callbacks": Anew([kind])}
+        for kind in (SavesDataclass, WithAWatch, NamedByNumber, NamedByMoment, NamedByNumpy)
+    ]
+    + [{"callbacks": Anew([kind])} for kind in (InAPhase,)]
+    + [{"module": kind} for kind in (ShowsBar, ShowsBarOfAuto, HasAWatch, OfAMetric)],
+    ids=[
+        *("saves", "watch", "number", "moment", "numpy", "phase", "bar", "bar-of-auto"),
+        *("module", "metric"),
+    ],
+)
+def test_the_training_is_resumed_and_the_same(tmp_path, options, kill, at):
+    options = {"module": Small, "max_epochs": 4, **options}
+    assert_resumed(tmp_path, [at], kills=[kill], **options)
+
+
+class Share(enum.Enum):
+    ALL, HALF = 1.0, 0.5
+
+
+class Weighs(Points):
+    """Weighs what comes two epochs after its loader was made, by what that set."""
+
+    @staticmethod
+    def of(epoch):
+        return np.clip(1 / (1 + epoch), 0.1, 1.0)
+
+    def train_dataloader(self):
+        self.share = self.of(self.trainer.current_epoch)
+        return super().train_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, targets = batch
+        share = self.share.value if isinstance(self.share, Share) else float(self.share)
+        return [inputs * (share if self.trainer.current_epoch == 3 else 1.0), targets]
+
+
+class WeighsByTensor(Weighs):
+    @staticmethod
+    def of(epoch):
+        return torch.tensor(1 / (1 + epoch))
+
+
+class WeighsByMember(Weighs):
+    @staticmethod
+    def of(epoch):
+        return Share.HALF if epoch else Share.ALL
+
+
+@pytest.mark.parametrize("data", [Weighs, WeighsByTensor, WeighsByMember])
+def test_so_are_numbers_of_a_data_module(tmp_path, data):
+    assert_resumed(tmp_path, [7], kills=[8], data=data, module=Small, max_epochs=4)
