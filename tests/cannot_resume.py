@@ -4,8 +4,6 @@ import os
 import signal
 from pathlib import Path
 
-import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 from small import Small
 
 ONCE = "KILLED_ONCE"
@@ -32,22 +30,6 @@ class DropsWeights(Killed):
 class ReadsWhatIsNotThere(Killed):
     def on_load_checkpoint(self, checkpoint):
         checkpoint["not there"]
-
-
-class ReadsItsBest(Killed):
-    """Tests the best of its models, that of the first epoch."""
-
-    def configure_callbacks(self):
-        return [ModelCheckpoint(monitor="turn", mode="min")]
-
-    def on_validation_epoch_end(self):
-        self.log("turn", float(self.current_epoch))
-
-    def on_fit_end(self):
-        self.best = self.trainer.checkpoint_callback.best_model_path
-
-    def on_test_start(self):
-        torch.load(self.best, weights_only=True)
 
 
 class FailsLater(Killed):

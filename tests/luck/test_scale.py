@@ -62,7 +62,7 @@ def test_runs_that_were_resumed_are_named():
 
 def test_what_puts_a_run_in_doubt_is_said():
     """Red before: runs that each went on with another's file were a scale like any other."""
-    doubt = "the file last.pt was read as an earlier training left it"
+    doubt = "the file last.pt was opened to be read as an earlier training left it"
     changed = run("change", "threads: 2", accuracy=0.9, scores=0.5) | {"doubts": [doubt]}
     found = table(changed)
     for each in found["runs"][:2]:

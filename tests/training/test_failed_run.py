@@ -92,7 +92,6 @@ def resumed(folder, monkeypatch, module, **settings):
     [
         pytest.param("DropsWeights", {}, marks=pytest.mark.exhaustive),
         pytest.param("ReadsWhatIsNotThere", {"optimizer": "foreach"}, marks=pytest.mark.exhaustive),
-        pytest.param("ReadsItsBest", {"validation": True}, marks=pytest.mark.exhaustive),
         pytest.param("ReadsWhatIsNotThere", {}, marks=pytest.mark.slow),
         pytest.param("FailsLater", {}, marks=pytest.mark.exhaustive),
     ],

@@ -257,14 +257,14 @@ def read_of_earlier(files: Sequence[str]) -> list[str]:
     """Say what it means that a training has found files that trainings change, if it has.
 
     >>> read_of_earlier(["last.pt"])[0].partition(" (")[0]
-    'the file last.pt was read as an earlier training'
+    'the file last.pt was opened to be read as an earlier training'
     """
     if not files:
         return []
     what, was, left = ("file", "was", "it") if len(files) == 1 else ("files", "were", "them")
     return [
-        f"the {what} {some(files)} {was} read as an earlier training (or the rehearsal) left "
-        f"{left}: a first one finds none, or another"
+        f"the {what} {some(files)} {was} opened to be read as an earlier training (or the "
+        f"rehearsal) left {left}: a first one finds none, or another"
     ]
 
 
