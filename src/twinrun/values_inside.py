@@ -85,6 +85,7 @@ def values_in(
     *,
     is_users: Callable[[object], bool] | None = None,
     only_users: bool = False,
+    singly: bool = False,
 ) -> Iterator[tuple[str, object]]:
     """Yield what there is in an attribute, by its path: tensors, plain values, hidden iterators.
 
@@ -98,10 +99,12 @@ def values_in(
         held: identities of what is not walked.
         is_users: says by the name of a module whether it is a user's own, whose objects must not
             lie too deep; and a long container of nothing but plain values is yielded as `Flat`.
+        singly: no container is.
         only_users: yield of an object of another module no more than tensors and arrays, and no
             None or empty container: a bar of progress counts, and a file is opened late.
     """
     walk = _Walk(held, is_users, only_users)
+    walk.is_flat = is_users is not None and not singly
     yield from walk.values(value, path, ())
     yield from walk.not_come_to()
 
@@ -118,6 +121,7 @@ class _Walk:
         self, held: Container[int], is_users: Callable[[object], bool] | None, only_users: bool
     ) -> None:
         self._held, self._is_users, self._only_users = held, is_users, only_users
+        self.is_flat = False  # whether a long container of plain values is yielded as one
         # Each is kept, so that no other gets its number.
         self._seen: dict[int, _Seen] = {}
         self._cut: dict[int, object] = {}  # objects of a user's that lie too deep on some way
@@ -211,8 +215,7 @@ class _Walk:
             if not (self._only_users or self._in_counting):
                 yield path, f"empty {type(value).__name__}"
         elif is_deque or size > _LONG or len(above) >= _DEEPEST:
-            # One by one, 100,000 numbers take seconds.
-            as_one = flat(value) if self._is_users is not None and size > _LONG else None
+            as_one = flat(value) if self.is_flat and size > _LONG else None
             yield from self._leaf(path, as_one) if as_one else self._leaves(value, path, above)
         else:
             for index, (key, item) in enumerate(entries(value)):

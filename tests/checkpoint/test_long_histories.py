@@ -4,10 +4,12 @@ Of Python's own calls there is a fixed number, however long they are.
 """
 
 import sys
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
+import torch
 from resumed import Anew, assert_resumed, every, fit
 from small import Small
 
@@ -41,6 +43,22 @@ def calls_of(function, *arguments):
 def state_in(owner):
     state = OwnState(owner)
     assert state.holds_all("history", owner.history)
+
+
+def _numbers(values):
+    return [each.item() for each in values]
+
+
+def _flattened(rows):
+    return [each for row in rows for each in row]
+
+
+def _rows(values):
+    return [values[row : row + 10] for row in range(0, 100, 10)]
+
+
+def _columns(pairs):
+    return [[*column] for column in zip(*pairs, strict=True)]
 
 
 class KeepsList:
@@ -77,6 +95,44 @@ def test_the_state_of_a_long_history_is_asked_for_as_a_whole():
     assert calls_of(state_in, KeepsList(NUMBERS)) < FEW
     assert calls_of(kept, NUMBERS) < FEW
     assert calls_of(look, WORDS, ()) < FEW
+
+
+class Keeps:
+    """Has values of many kinds, and in its state the plain ones that another form has of them."""
+
+    kinds = {  # noqa: RUF012
+        "Counter": (Counter, dict),
+        "defaultdict": (lambda items: defaultdict(int, items), dict),
+        "OrderedDict": (OrderedDict, dict),
+        "dict": (dict, OrderedDict),
+        "set": (set, list),
+        "sorted": (set, sorted),
+        "tensors": (lambda items: [torch.tensor(each) for each in items], _numbers),
+        "of NumPy": (lambda items: [np.float64(each) for each in items], _numbers),
+        "rows": (lambda items: [[*items][row : row + 10] for row in range(0, 100, 10)], _flattened),
+        "pairs": (lambda items: [(each, each) for each in items], _columns),
+        "tuple": (tuple, list),
+    }
+    back = {"rows": _rows, "pairs": lambda columns: [*zip(*columns, strict=True)]}  # noqa: RUF012
+
+    def __init__(self, kind):
+        self.kind = kind
+        made, _ = self.kinds[kind]
+        self.every, self.held = 3, made({index: index + 7 for index in range(100)})
+
+    def state_dict(self):
+        return {"kept": self.kinds[self.kind][1](self.held)}
+
+    def load_state_dict(self, state):
+        self.held = self.back.get(self.kind, self.kinds[self.kind][0])(state["kept"])
+
+
+@pytest.mark.parametrize("kind", Keeps.kinds)
+def test_a_state_may_have_many_values_in_another_form(kind):
+    """Red at d1d6c4df, most of them: a list of them was one value, and they were many."""
+    keeps = Keeps(kind)
+    assert OwnState(keeps).holds_all("held", keeps.held)
+    assert not OwnState(keeps).holds_all("held", [*range(1000, 1100)])
 
 
 def changed(values, to):

@@ -1,14 +1,19 @@
 """Which values are a process's own: texts, and numbers of a clock."""
 
+import argparse
+import os
 import random
 import tempfile
 import time
+from collections import OrderedDict, defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from lightning_fabric.utilities.data import AttributeDict
 
 from twinrun.checkpoint.own_to_process import (
     counted,
@@ -137,7 +142,58 @@ def test_a_container_is_of_both(tmp_path):
         wanted["data"] = there
     assert mixed(first, own) == (wanted, True)
     assert mixed([(first,)], [(own,)]) == ([(wanted,)], True)
-    assert mixed([], [ours]) == ([ours], True)
+    # What there is of each follows from the first one.
+    assert mixed([], [ours]) == ([], False)
+    assert mixed([gone], [ours, ours]) == ([ours], True)
+    extended = {**own, "resumed_from": ours}
+    assert mixed(first, extended) == (wanted, True)
+    of_many = {"until": 1001.5, **dict.fromkeys(range(99), 1)}
+    assert mixed(of_many, {**of_many, "until": 21.5}) == ({**of_many, "until": 21.5}, True)
+
+
+def test_the_number_of_a_process_is_its_own(monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 31_337)
+    assert mixed({"pid": 4711}, {"pid": 31_337}) == ({"pid": 31_337}, True)
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    assert mixed({"count": 3}, {"count": 7}) == ({"count": 3}, False)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda items: defaultdict(float, items),
+        OrderedDict,
+        AttributeDict,
+        lambda items: SimpleNamespace(**items),
+        lambda items: argparse.Namespace(**items),
+    ],
+    ids=["defaultdict", "OrderedDict", "AttributeDict", "SimpleNamespace", "Namespace"],
+)
+def test_a_mapping_stays_one_of_its_class(kind):
+    """Red at d1d6c4df: it became a plain dictionary, and `d["total"] += 1` failed."""
+    first, own, wanted = (
+        kind({"until": until, "base": base, "name": "x"})
+        for until, base in ((1001.5, 1.5), (21.5, 2.5), (21.5, 1.5))
+    )
+    found, is_own = mixed(first, own)
+    assert is_own
+    assert found == wanted
+    assert type(found) is type(first)
+    assert getattr(found, "default_factory", None) is getattr(first, "default_factory", None)
+    if isinstance(found, dict):
+        assert [*found] == [*first]
+
+
+def test_names_of_samples_are_as_in_the_first_one():
+    """Red at d1d6c4df: below a folder of data they were taken for folders that are gone."""
+    assert mixed(["n01/img_1.png", 1.5], ["n01/img_2.png", 2.5]) == (["n01/img_1.png", 1.5], False)
+
+
+def test_of_numbers_that_are_alike_the_first_one_is_as_good(tmp_path):
+    """Of two machines that have just been started any two are as far from the clock as that."""
+    just, later = [5.0, 60.0, 60.0], [6.0, 61.0, 61.0]
+    assert with_own(113.556, 113.712, just, later) == (113.556, False)
+    assert with_own(113.5, 133.5, just, [6.0, 81.0, 81.0]) == (133.5, True)
 
 
 def test_a_file_of_data_is_as_in_the_first_one(tmp_path, monkeypatch):

@@ -718,10 +718,13 @@ class TestFingerprint:
         assert found["parameters"][str(steps)] == f"{steps:016x}"
 
     def test_a_file_of_something_else_is_an_error(self, tmp_path, requirements):
-        for text in ("{", "[1]", '[{"runs": {"a": {}}}]'):
+        """Red at d1d6c4df: it was to be deleted, with what other machines have."""
+        for text in ("", "{", "<<<<<<< HEAD\n[]", "[1]", '[{"runs": {"a": {}}}]'):
             Path(requirements["fingerprint"]).write_text(text)
-            with pytest.raises(TwinrunError, match="is no file of expected fingerprints"):
+            with pytest.raises(TwinrunError, match="is no file of expected fingerprints") as found:
                 outcome(tmp_path, requirements, runs=[write_run(tmp_path)])
+            assert "made again" not in str(found.value)
+            assert "take it back from where it was whole" in str(found.value)
 
     def test_without_a_file_in_the_config_there_is_nothing_to_accept(self, tmp_path, capsys):
         outcome(tmp_path, {"matrix": ["repeat"]})

@@ -11,7 +11,6 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.begun_attributes import (
     CALLBACK,
@@ -35,7 +34,7 @@ from twinrun.checkpoint.own_to_process import (
 )
 from twinrun.checkpoint.plain_attributes import Attributes, unshared
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
-from twinrun.checkpoint.plain_objects import is_as_kept, is_object, kept_of
+from twinrun.checkpoint.plain_objects import bytes_in, is_as_kept, is_object, kept_of
 
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _OTHER = (
@@ -81,7 +80,7 @@ def state_at_start(
     return AtStart(
         looks={k: f"{SAID}{v.removeprefix(SAID)}" if k in gone else v for k, v in looks.items()},
         values={
-            **{k: held for k, v in values.items() if (held := kept_of(v)) is not None},
+            **{k: held for k, v in values.items() if (held := kept_of(v, MOST_KEPT)) is not None},
             **{k: kept(v) for k, v in values.items() if _is_small(v)},
         },
         clocks=list(clocks),
@@ -189,8 +188,7 @@ def is_kept(value: object) -> bool:
 
 
 def _is_small(value: object) -> bool:
-    tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor | np.ndarray)]
-    return is_plain(value) and sum(tensor.nbytes for tensor in tensors) <= MOST_KEPT
+    return is_plain(value) and bytes_in(value) <= MOST_KEPT
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from twinrun.checkpoint.unsaved_state import (
 )
 from twinrun.containers import is_container, is_really, size_of
 
+_MOST_OF_DATA = 1 << 10  # values in a short list
 BESIDE, DATA = "beside ", "data"  # the data module, in the place of a callback's turn
 
 
@@ -67,7 +68,9 @@ def _is_few(value: object) -> bool:
         return value.size <= MOST_LOOKED_AT
     if isinstance(value, torch.Tensor):
         return value.numel() <= MOST_LOOKED_AT
-    return is_container(value) and size_of(value) <= MOST_LOOKED_AT
+    if not (is_container(value) and size_of(value) <= MOST_LOOKED_AT):
+        return False
+    return is_short(value, _MOST_OF_DATA)  # a split may have all its samples in one of two lists
 
 
 def is_of_state(owner: object, name: str, value: object) -> bool:

@@ -5,7 +5,7 @@ import functools
 import types
 from collections.abc import Iterator, Sequence
 
-from twinrun.checkpoint.own_states import functions_behind
+from twinrun.checkpoint.state_code import functions_behind
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.users_code import attributes_seen, names_in
 

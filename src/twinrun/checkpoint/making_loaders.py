@@ -16,13 +16,13 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from twinrun.checkpoint.followed_names import names_behind
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.made_loaders import Made, held_before, made_loaders, unlike
-from twinrun.checkpoint.own_states import names_of_state
 from twinrun.checkpoint.plain_attributes import (
     keys_changed,
     restore_attributes,
     states_of_attributes,
 )
 from twinrun.checkpoint.replayed_data import data_told
+from twinrun.checkpoint.state_code import names_of_state
 from twinrun.checkpoint.stream_position import telling_data
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
 

@@ -6,13 +6,10 @@ another one if the state is not the same without the attribute, or loading sets 
 """
 
 import copy
-import dis
 import functools
-import inspect
 import re
-import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -23,20 +20,21 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
 from twinrun.checkpoint.plain_data import is_plain
+from twinrun.checkpoint.state_code import loads_a_state, names_of_state
 from twinrun.checkpoint.stateful import begins_if_asked
-from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
+from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import set_attribute_of
 from twinrun.generators import state_of, times_spawned
 from twinrun.hidden_content import Flat
 from twinrun.values_inside import values_in
 
 SAID = "said "  # before a value that a state holds
-_METHODS = ("state_dict", "load_state_dict")
-_ANY = {"__dict__", "vars", "getattr", "setattr"}  # by these code comes to all attributes
 # So a walk writes them, and a state has a text, or another container.
 _PATH, _EMPTY = "the path ", "empty list"
 _KEY = re.compile(r"\['([^']*)'\]|\.([^\W\d]\w*)")
-_MANY = ("torch.", "ndarray ", "Flat ")  # which are hardly alike by chance
+_FLAT = "Flat "
+MANY = 16  # values of an attribute that a state may have in one list
+_MANY = ("torch.", "ndarray ", _FLAT)  # which are hardly alike by chance
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, defaultdict, Counter)
 _EMPTIES = frozenset(f"empty {kind.__name__}" for kind in _CONTAINERS)
 MAY_GO = frozenset(look_at_leaf(leaf) for leaf in (None, _EMPTY))
@@ -73,20 +71,20 @@ class OwnState:
             owner: has a `state_dict`.
         """
         self._owner, self._found = owner, dict[str, str]()
-        state = None
+        self._state: object = None
         with suppress(Exception):  # of whatever class
             if not begins_if_asked(owner):
-                state, self._found = _state_of(owner)
+                self._state, self._found = _state_of(owner)
         # Of what loads one there is none yet.
-        self.is_nothing = state == {} and not _loads_a_state(owner)
+        self.is_nothing = self._state == {} and not loads_a_state(owner)
         """Whether it says that nothing is to be kept."""
-        self._keys: dict[str, list[set[str]]] = {}  # under which it has a value
-        for path, seen in self._found.items():
-            self._keys.setdefault(seen, []).append(set(keys_in(path)))
+        self._keys = _keys_of(self._found)  # under which it has a value
         self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()
-        self._set: dict[str, set[tuple[str, str]]] = {}  # by loading it, of an attribute
+        self._set: dict[tuple[str, bool], set[tuple[str, str]]] = {}  # so, of an attribute
 
-    def says(self, name: str, seen: str, rest: str = "", times: int = 1) -> bool:
+    def says(
+        self, name: str, seen: str, rest: str = "", times: int = 1, singly: bool = False
+    ) -> bool:
         """Say whether it holds a value of an attribute.
 
         Most states have a 0, a 1 and a True: they may be those of another attribute.
@@ -96,14 +94,51 @@ class OwnState:
             seen: the value, as `values_seen` writes it.
             rest: of its path, where it lies inside.
             times: as often as the attribute has it.
+            singly: it is one of many.
         """
-        return self.is_nothing or self._holds(name, seen, rest, times)
+        # So `leaves` names one.
+        return self.is_nothing or self._holds(name, seen, rest, times, singly or " " in rest)
 
     def holds_all(self, name: str, value: object) -> bool:
         """Say whether it holds all values of an attribute."""
-        found = [*values_seen(value, "")]
-        times = Counter(seen for _, seen in found)
-        return all(self._holds(name, seen, rest, times[seen]) for rest, seen in found)
+        return all(is_said for *_, is_said in self.seen_in(name, value))
+
+    def seen_in(
+        self,
+        name: str,
+        value: object,
+        path: str = "",
+        held: Container[int] = (),
+        *,
+        only_users: bool = False,
+    ) -> list[tuple[str, str, bool]]:
+        """Write down what lies in an attribute, and whether it holds that; see `values_seen`."""
+        told = self._told(name, path, values_seen(value, path, held, only_users=only_users))
+        if all(is_said for *_, is_said in told) or not self._may_have(name, told):
+            return told
+        # A state may have them in another form: each of many is asked for.
+        found = values_seen(value, path, held, only_users=only_users, singly=True)
+        singly = self._told(name, path, found, singly=True)
+        # Of a list it has to have all: a part may be its end.
+        is_list = any(seen.startswith(_FLAT) for _, seen, _ in told)
+        return told if is_list and not all(is_said for *_, is_said in singly) else singly
+
+    def _told(
+        self, name: str, path: str, found: Iterator[tuple[str, str]], *, singly: bool = False
+    ) -> list[tuple[str, str, bool]]:
+        several = [*found]
+        times = Counter(seen for _, seen in several)
+        return [
+            (where, seen, self.says(name, seen, where.removeprefix(path), times[seen], singly))
+            for where, seen in several
+        ]
+
+    def _may_have(self, name: str, told: Sequence[tuple[str, str, bool]]) -> bool:
+        """Say whether it may have many values of an attribute, each by itself."""
+        is_long = any(seen.startswith(_FLAT) for _, seen, _ in told)
+        is_long |= len(told) > MANY and any(seen.startswith(_FLAT) for seen in self._keys)
+        named = {key for several in self._keys.values() for keys in several for key in keys}
+        return is_long and (name in named or self._reads(name))
 
     def holds_generator(self, name: str, generator: object) -> bool:
         """Say whether it holds all that a generator in an attribute draws by."""
@@ -112,11 +147,12 @@ class OwnState:
         is_all = state is not None and not times_spawned(generator)
         return is_all and self.holds_all(name, state)
 
-    def _holds(self, name: str, seen: str, rest: str, times: int) -> bool:
-        there = self._keys.get(seen, [])
+    def _holds(self, name: str, seen: str, rest: str, times: int, is_single: bool) -> bool:
+        there = (self._keys_singly if is_single else self._keys).get(seen, [])
         if seen.startswith(_MANY):
             is_there = bool(there) and (any(name in keys for keys in there) or self._reads(name))
-            return is_there or (rest, seen) in self._loaded(name)  # a list may be there of it
+            # A list may be there of it.
+            return is_there or (rest, seen) in self._loaded(name, singly=is_single)
         called = [name, *keys_in(rest)]
         others = self._attributes - {*called}
         free = [keys for keys in there if keys.isdisjoint(others)]
@@ -125,7 +161,13 @@ class OwnState:
             return True
         # Others are asked last, and as seldom as can be: a `state_dict` may write to a file.
         is_read = len(free) >= times and self._reads(name)
-        return is_read or (bool(there) and (rest, seen) in self._loaded(name))
+        is_loaded = bool(there) and (rest, seen) in self._loaded(name, singly=is_single)
+        return is_read or is_loaded
+
+    @functools.cached_property
+    def _keys_singly(self) -> dict[str, list[set[str]]]:
+        """Under which it has each value of many."""
+        return _keys_of(dict(values_seen(self._state, "", singly=True)))
 
     def _reads(self, name: str) -> bool:
         """Say whether the state is another one without an attribute."""
@@ -151,15 +193,15 @@ class OwnState:
         except Exception:  # of whatever class
             return None
 
-    def _loaded(self, name: str) -> set[tuple[str, str]]:
+    def _loaded(self, name: str, *, singly: bool) -> set[tuple[str, str]]:
         """Return the values of an attribute of another one that loads the state.
 
         It has of the other attributes plain data alone: what is done to it shows nowhere else.
         """
-        if name not in self._set:
-            self._set[name] = set()
+        if (name, singly) not in self._set:
+            self._set[name, singly] = set()
             if begins_if_asked(self._owner):
-                return self._set[name]
+                return self._set[name, singly]
             with suppress(Exception):  # of whatever class
                 own = attributes_seen(self._owner)
                 attributes = {k: v for k, v in own.items() if k != name}
@@ -167,8 +209,9 @@ class OwnState:
                 other = self._another(copy.deepcopy(plain))
                 with isolate_rng():
                     other.load_state_dict(copy.deepcopy(self._owner.state_dict()))
-                self._set[name] = {*values_seen(attributes_seen(other)[name], "")}
-        return self._set[name]
+                found = values_seen(attributes_seen(other)[name], "", singly=singly)
+                self._set[name, singly] = {*found}
+        return self._set[name, singly]
 
     def _another(self, attributes: dict[str, object]) -> Any:
         if hasattr(type(self._owner), "__del__"):  # by which it would close what is not its own
@@ -179,21 +222,11 @@ class OwnState:
         return other
 
 
-def _loads_a_state(owner: Any) -> bool:
-    """Say whether `load_state_dict` reads what it is given: that of Lightning's callbacks does not.
-
-    Of a class that does so an empty state is none that there is not yet: an average begins late.
-    """
-    code = getattr(inspect.unwrap(getattr(type(owner), "load_state_dict", len)), "__code__", None)
-    if code is None:
-        return True
-    given = {*code.co_varnames[1:], *code.co_cellvars}
-    # Newer versions of Python load two at once.
-    return any(
-        not given.isdisjoint(step.argval if isinstance(step.argval, tuple) else (step.argval,))
-        for step in dis.get_instructions(code)
-        if step.opname.startswith("LOAD_")
-    )
+def _keys_of(found: Mapping[str, str]) -> dict[str, list[set[str]]]:
+    keys: dict[str, list[set[str]]] = {}
+    for path, seen in found.items():
+        keys.setdefault(seen, []).append(set(keys_in(path)))
+    return keys
 
 
 def _state_of(owner: Any) -> tuple[object, dict[str, str]]:
@@ -211,39 +244,17 @@ def keys_in(path: str) -> list[str]:
     return [key or name for key, name in _KEY.findall(path)]
 
 
-def names_of_state(owner: object) -> set[str] | None:
-    """Return what the code of an object's state names; None if that may be any attribute."""
-    bases = [base for base in type(owner).__mro__ if is_users(base.__module__)]
-    functions = functions_behind(bases, _METHODS)
-    names = {name for function in functions for name in names_in(function.__code__)}
-    # Of the code of a library nothing is read.
-    return None if not bases or _ANY & names else names
-
-
-def functions_behind(bases: Sequence[type], methods: Sequence[str]) -> Iterator[types.FunctionType]:
-    """Yield methods of classes, and the methods and functions that these name."""
-    seen: set[int] = set()
-    left = [member for name in methods for member in _members(bases, name)]
-    while left:
-        for function in functions_in(left.pop()):
-            if isinstance(function, types.FunctionType) and id(function) not in seen:
-                seen.add(id(function))
-                yield function
-                names = set(names_in(function.__code__))
-                left += [member for name in names for member in _members(bases, name)]
-                known = function.__globals__ if is_users(function.__module__) else {}
-                left += [known[name] for name in names & known.keys()]
-
-
-def _members(bases: Sequence[type], name: str) -> list[object]:
-    return [vars(base)[name] for base in bases if name in vars(base)]
-
-
 def values_seen(
-    value: object, path: str, held: Container[int] = (), *, only_users: bool = False
+    value: object,
+    path: str,
+    held: Container[int] = (),
+    *,
+    only_users: bool = False,
+    singly: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """Write down what lies in an attribute, by its path; see `values_in`."""
-    for where, leaf in values_in(value, path, held, is_users=is_users, only_users=only_users):
+    how = {"only_users": only_users, "singly": singly}
+    for where, leaf in values_in(value, path, held, is_users=is_users, **how):
         if not (seen := seen_as(leaf)).startswith(UNSEEN):
             yield where, seen
 

@@ -3,6 +3,7 @@
 A resumed training has its own: another folder, another name of its log, another start of its time.
 """
 
+import copy
 import datetime
 import enum
 import os
@@ -11,10 +12,11 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from twinrun.checkpoint.plain_data import NAMESPACES
 from twinrun.containers import entries, holds_plain, is_container, is_really, size_of
 
 _FEW, _MANY = 32, 1 << 16  # containers and values in a container
@@ -24,6 +26,7 @@ _NAMES = (str, PurePath, *_MOMENTS)
 # many seeds are one.
 _FAR = 30 * 86400.0
 _UNITS = (1, 10**3, 10**6, 10**9)  # of a second, as `time.time_ns` counts it
+_LEAST_NUMBER = 1000  # of a process: in a container they begin at 1, as counts do
 _LARGEST = 1e20  # of nanoseconds there are fewer
 # Those that count from the start of the machine: by themselves their numbers may be any.
 _COUNTERS = (time.monotonic, time.perf_counter)
@@ -77,31 +80,37 @@ def with_own(first: object, own: object, then: Clocks, now: Clocks) -> tuple[obj
     Returns:
         It, and whether anything in it is the other process's.
     """
+    if type(first) is type(own) and isinstance(first, NAMESPACES):
+        held, is_own = with_own(vars(first), vars(own), then, now)
+        return (type(first)(**cast(dict[str, Any], held)), True) if is_own else (first, False)
     if type(first) is not type(own) or not (is_container(first) and is_container(own)):
         is_own = _belongs(first, own) or _went_on(first, own, then, now)
         return (own, True) if is_own else (first, False)
+    # In a long list there are numbers of all sizes.
+    if holds_plain(first) and not isinstance(first, dict) and size_of(first) > _FEW:
+        return first, False
     there, here = dict(entries(first)), dict(entries(own))
-    if holds_plain(first) and (len(there) > _FEW or (holds_plain(own) and there == here)):
+    found = {key: with_own(there[key], here[key], then, now) for key in there.keys() & here.keys()}
+    others = {key: value for key, (value, is_own) in found.items() if is_own}
+    if not others:
         return first, False
-    if there.keys() != here.keys():
-        is_own = any(_belongs(None, leaf) for leaf in _values_in([first, own], _FEW)[0])
-        return (own, True) if is_own else (first, False)
-    found = {key: with_own(value, here[key], then, now) for key, value in there.items()}
-    if not any(is_own for _, is_own in found.values()):
-        return first, False
-    values = {key: value for key, (value, _) in found.items()}
-    # ASSUME that no mapping but Python's own has a folder or a moment in it.
-    if isinstance(first, dict):
-        return values, True
-    return ([*values.values()] if isinstance(first, list) else tuple(values.values())), True
+    if not isinstance(first, dict):
+        return type(first)(others.get(key, value) for key, value in there.items()), True
+    made = copy.copy(first)  # one of its class, in its order
+    for key, value in others.items():
+        dict.__setitem__(made, key, value)
+    return made, True
 
 
 def _belongs(first: object, own: object) -> bool:
-    """Say whether a value that may be another one in each process is a moment, or a folder's."""
-    if is_moment(own) or issubclass(type(own), _MOMENTS):
+    """Say whether a value of a process is a moment, its number, or a folder that it has made."""
+    is_its_number = type(own) is int and own == os.getpid() >= _LEAST_NUMBER
+    if is_its_number or is_moment(own) or issubclass(type(own), _MOMENTS):
         return True
     if not isinstance(own, str | PurePath) or own == first or is_word(own):
         return False
+    if not os.path.isabs(own) and not os.path.exists(own):  # noqa: PTH110, PTH117
+        return False  # the name of a sample, say, below a folder of data
     # One of data is there for both.
     is_there = isinstance(first, str | PurePath) and os.path.exists(first)  # noqa: PTH110
     return not is_there or f"{first}".startswith(f"{tempfile.gettempdir()}{os.sep}")
@@ -114,15 +123,18 @@ def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
     # A whole number of so few seconds may be a count.
     unit = 1 if isinstance(own, float) and own % 1 else 10**9
     longest = max(then[0], now[0])
+    # The first one's is as good a moment, where so little lies between them.
+    if abs(own - first) / unit <= 2 * longest:
+        return False
     return any(
         first / unit >= before and abs((own / unit - after) - (first / unit - before)) <= longest
         for before, after in zip(then[1:], now[1:], strict=True)
     )
 
 
-def is_short(value: object) -> bool:
-    """Say whether all that a container holds may be looked at each time."""
-    return _values_in(value, _MANY)[1]
+def is_short(value: object, most: int = _MANY) -> bool:
+    """Say whether all that a container holds may be looked at each time: so many values."""
+    return _values_in(value, most)[1]
 
 
 def _values_in(value: object, most: int) -> tuple[list[object], bool]:

@@ -32,8 +32,8 @@ _DEVICES = ("cpu", "cuda", "mps")  # ASSUME that a training has one GPU
 _OTHERS = (complex, bytes, bytearray, datetime.timedelta, type(pathlib.Path()))
 _MAKERS = (None, list, dict, set, int, float, str, bool)  # of the values of a defaultdict
 _MAPPINGS = (collections.OrderedDict, collections.Counter, collections.defaultdict, AttributeDict)
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-_BY_NAME = {kind.__name__: kind for kind in (*_MAPPINGS, *_NAMESPACES)}
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_BY_NAME = {kind.__name__: kind for kind in (*_MAPPINGS, *NAMESPACES)}
 _TRIES = 64  # orders in which a set is made anew
 ON_GPU, MOMENT, SPAN = "twinrun: a tensor on the GPU", "twinrun: a moment", "twinrun: a span"
 PATH, MAPPING, QUEUE, SET, NUMBER = (
@@ -71,7 +71,7 @@ def is_plain(value: object) -> bool:
     if isinstance(value, set | frozenset):
         is_own = kind in (set, frozenset) and all(isinstance(item, PLAIN) for item in value)
         return is_own and _as_put_in(value) is not None
-    if kind in _NAMESPACES:
+    if kind in NAMESPACES:
         return all(map(is_plain, vars(value).values()))
     if isinstance(value, collections.defaultdict) and value.default_factory not in _MAKERS:
         return False
@@ -112,7 +112,7 @@ def _first_unplain(value: object) -> object:
     if type(value) in (dict, *_MAPPINGS):
         items = cast(dict[object, object], value).items()
         inside = [part for key, item in items for part in (key, item)]
-    elif type(value) in _NAMESPACES:
+    elif type(value) in NAMESPACES:
         inside = [*vars(value).values()]
     elif type(value) in (list, tuple, collections.deque):
         inside = [*cast(list, value)]
@@ -150,7 +150,7 @@ def kept(value: object) -> object:
         return {SPAN: [value.days, value.seconds, value.microseconds]}
     if isinstance(value, pathlib.Path):
         return {PATH: str(value)}
-    if isinstance(value, _NAMESPACES):
+    if isinstance(value, NAMESPACES):
         return {NAMESPACE: [type(value).__name__, kept(vars(value))]}
     if isinstance(value, dict) and not (
         type(value) is dict and all(type(key) in PLAIN for key in value)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.looks import look
-from twinrun.checkpoint.own_to_process import Clocks, with_own
+from twinrun.checkpoint.own_to_process import Clocks, is_name_or_moment, with_own
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import is_container, is_really
@@ -36,10 +37,22 @@ def held_by(value: object) -> dict[str, object] | None:
     return found if found and is_plain(found) else None
 
 
-def kept_of(value: object) -> dict[str, Any] | None:
-    """Return what a checkpoint is to hold of such an object; None of another value."""
+def kept_of(value: object, most: int) -> dict[str, Any] | None:
+    """Return what a checkpoint is to hold of such an object; None of another value.
+
+    Args:
+        value: the object.
+        most: bytes of tensors in it.
+    """
     held = held_by(value)
-    return None if held is None else {_OBJECT: [_called(value), kept(held)]}
+    is_small = held is not None and bytes_in(held) <= most
+    return {_OBJECT: [_called(value), kept(held)]} if is_small else None
+
+
+def bytes_in(value: object) -> int:
+    """Return how many bytes tensors and arrays have in plain data."""
+    leaves = tree_leaves(value)
+    return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor | np.ndarray))
 
 
 def is_object(saved: Any) -> bool:
@@ -60,7 +73,9 @@ def is_as_kept(saved: Any, value: object, then: Clocks, now: Clocks) -> bool:
     if held is None or not is_object(saved):
         return False
     name, first = saved[_OBJECT]
-    merged, _ = with_own(given_back(first, _HERE), held, then, now)
+    # A name is the process's own, as it is in an attribute of a module.
+    own = {key: each for key, each in held.items() if is_name_or_moment(each)}
+    merged, _ = with_own({**given_back(first, _HERE), **own}, held, then, now)
     return name == _called(value) and look(merged, ()) == look(held, ())
 
 

@@ -14,7 +14,7 @@ import torch
 
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.found import Found, Holder
-from twinrun.checkpoint.own_states import names_of_state
+from twinrun.checkpoint.state_code import names_of_state
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.step_walk import StepWalk
 from twinrun.checkpoint.stream_position import telling_data

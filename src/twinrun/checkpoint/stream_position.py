@@ -18,7 +18,8 @@ import pytorch_lightning as pl
 from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.checkpoint.looks import look
-from twinrun.checkpoint.own_states import functions_behind, keys_in, names_of_state, values_seen
+from twinrun.checkpoint.own_states import keys_in, values_seen
+from twinrun.checkpoint.state_code import functions_behind, names_of_state
 from twinrun.checkpoint.stateful import Stateful, is_asked, said_by
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, OURS, WRAPPED
 from twinrun.checkpoint.users_code import attributes_seen, is_users

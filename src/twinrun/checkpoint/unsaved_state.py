@@ -10,7 +10,6 @@ import hashlib
 import io
 import pickle
 import types
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 
@@ -20,7 +19,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from twinrun.checkpoint.looks import UNSEEN, look, look_at_users, unseen_iterator
-from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other, values_seen
+from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other
 from twinrun.checkpoint.plain_data import is_plain
 from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import (
@@ -108,10 +107,9 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
             if isinstance(value, torch.nn.Module):
                 value = _state_of(value)
             path, only_users = f"{type(owners[key]).__name__}.{name}", _pickled(value, kept) is None
-            found = [*values_seen(value, path, kept, only_users=only_users)]
-            times = Counter(seen for _, seen in found)
-            for where, seen in found:
-                is_said = state.says(name, seen, where.removeprefix(path), times[seen])
+            for where, seen, is_said in state.seen_in(
+                name, value, path, kept, only_users=only_users
+            ):
                 yield f"{key} {where}", f"{SAID if is_said else _LEFT_OUT}{seen}"
 
 

@@ -10,6 +10,8 @@ UNORDERED = (
     "for a set, a `hash` or a folder's listing that nothing fixes (`sorted`, `PYTHONHASHSEED`), "
     "and for threads"
 )
+# A dataset that the workload names is compared: runs of other ones are not comparable.
+_FILE = ", or for a file that has changed between the two and is no dataset of the config"
 _EMPTY = "memory that nothing has written (`torch.empty`)"
 # What to look at, a clause for each class.
 ADVICE: dict[Cause, str] = {
@@ -19,12 +21,13 @@ ADVICE: dict[Cause, str] = {
     "buffers between steps, from a file that another training has left, say",
     "RNG state": "find what draws from or seeds the global random generators (a callback, a "
     "loader, a library, the constructor of the module), and give it a generator of its own",
-    "data order": f"look for a shuffle or a sampler that draws from another source than the seed, "
-    f"{UNORDERED}",
+    "data order": f"look for a shuffle, a sampler or a split (`random_split`) that draws from "
+    f"another source than the seed, {UNORDERED}",
     "data content": f"look for augmentation or data workers whose result the seed does not decide, "
-    f"{UNORDERED}",
-    "data order or content": f"what was seen does not tell which: look for a shuffle, a sampler, "
-    f"augmentation or data workers whose result the seed does not decide, {UNORDERED}",
+    f"{UNORDERED}{_FILE}",
+    "data order or content": f"what was seen does not tell which: look for a shuffle, a sampler, a "
+    f"split, augmentation or data workers whose result the seed does not decide, "
+    f"{UNORDERED}{_FILE}",
     "data not compared": "whether both were given the same mini-batches is not known, since the "
     "shards of several workers could not be put together",
     "forward": "look for an operation of the forward pass that is not reproducible, or is given a "

@@ -110,8 +110,11 @@ def read(path: str | Path) -> list[Entry]:
     except FileNotFoundError:
         return []
     except (TwinrunError, OSError) as error:
+        # It is in a repository, and may be there for other machines.
+        what = str(error).partition(": delete it")[0]
         raise TwinrunError(
-            f"require.fingerprint: {path} is no file of expected fingerprints ({error}); delete it "
+            f"require.fingerprint: {path} is no file of expected fingerprints ({what}); take it "
+            f"back from where it was whole (a merge may have left its marks in it), or delete it "
             f"and accept what is found (python -m twinrun.gate results/gate.json --accept)"
         ) from None
 
