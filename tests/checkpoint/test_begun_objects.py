@@ -78,8 +78,8 @@ class WithAnArray(Counts):
         return float(self.held[0])
 
 
-class Stateless(WithADataclass):
-    """Likewise, without a state: red as its sentence named no cure."""
+class SaysNothing(WithADataclass):
+    """Says that there is nothing to keep."""
 
     state_dict = pl.Callback.state_dict
     load_state_dict = pl.Callback.load_state_dict
@@ -88,7 +88,14 @@ class Stateless(WithADataclass):
         pass
 
 
-@pytest.mark.parametrize("kind", [WithADataclass, WithATuple, WithAnArray, Stateless])
+class Stateless(pl.Callback):
+    """Has no state: red as its sentence named no cure."""
+
+    def on_train_start(self, trainer, pl_module):
+        self.held = Norm(pl_module.hidden.weight.detach().norm().item())
+
+
+@pytest.mark.parametrize("kind", [WithADataclass, WithATuple, WithAnArray, SaysNothing, Stateless])
 def test_what_cannot_be_put_back_ends_the_attempt(tmp_path, kind):
     options = {"callbacks": Anew([kind]), "max_epochs": 4, "in_epoch": every(1), "module": Small}
     fit(tmp_path, kill=8, **options)

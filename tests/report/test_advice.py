@@ -512,8 +512,8 @@ class TestRepeats:
         assert second.startswith("denoiser: the runs of deterministic diverge at step 1 in the or")
         assert second.endswith(
             "look for a shuffle, a sampler or a split (random_split) that draws from another "
-            "source than the seed, for a set, a hash or a folder's listing that nothing fixes (sorted, PYTHONHASHSEED), and "
-            "for threads"
+            "source than the seed, for a set, a hash or a folder's listing that nothing fixes "
+            "(sorted, PYTHONHASHSEED), and for threads"
         )
 
     def test_another_setting_that_mends_is_named(self):

@@ -82,9 +82,7 @@ class OwnState:
         self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()
         self._set: dict[tuple[str, bool], set[tuple[str, str]]] = {}  # so, of an attribute
 
-    def says(
-        self, name: str, seen: str, rest: str = "", times: int = 1, singly: bool = False
-    ) -> bool:
+    def says(self, name: str, seen: str, rest: str = "", times: int = 1) -> bool:
         """Say whether it holds a value of an attribute.
 
         Most states have a 0, a 1 and a True: they may be those of another attribute.
@@ -94,10 +92,8 @@ class OwnState:
             seen: the value, as `values_seen` writes it.
             rest: of its path, where it lies inside.
             times: as often as the attribute has it.
-            singly: it is one of many.
         """
-        # So `leaves` names one.
-        return self.is_nothing or self._holds(name, seen, rest, times, singly or " " in rest)
+        return self.is_nothing or self._holds(name, seen, rest, times)
 
     def holds_all(self, name: str, value: object) -> bool:
         """Say whether it holds all values of an attribute."""
@@ -129,7 +125,7 @@ class OwnState:
         several = [*found]
         times = Counter(seen for _, seen in several)
         return [
-            (where, seen, self.says(name, seen, where.removeprefix(path), times[seen], singly))
+            (where, seen, self._holds(name, seen, where.removeprefix(path), times[seen], singly))
             for where, seen in several
         ]
 
@@ -147,7 +143,8 @@ class OwnState:
         is_all = state is not None and not times_spawned(generator)
         return is_all and self.holds_all(name, state)
 
-    def _holds(self, name: str, seen: str, rest: str, times: int, is_single: bool) -> bool:
+    def _holds(self, name: str, seen: str, rest: str, times: int, is_single: bool = False) -> bool:
+        is_single = is_single or " " in rest  # so `leaves` names one of many
         there = (self._keys_singly if is_single else self._keys).get(seen, [])
         if seen.startswith(_MANY):
             is_there = bool(there) and (any(name in keys for keys in there) or self._reads(name))
@@ -161,8 +158,7 @@ class OwnState:
             return True
         # Others are asked last, and as seldom as can be: a `state_dict` may write to a file.
         is_read = len(free) >= times and self._reads(name)
-        is_loaded = bool(there) and (rest, seen) in self._loaded(name, singly=is_single)
-        return is_read or is_loaded
+        return is_read or (bool(there) and (rest, seen) in self._loaded(name, singly=is_single))
 
     @functools.cached_property
     def _keys_singly(self) -> dict[str, list[set[str]]]:

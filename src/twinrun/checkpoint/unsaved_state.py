@@ -110,7 +110,10 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
             for where, seen, is_said in state.seen_in(
                 name, value, path, kept, only_users=only_users
             ):
-                yield f"{key} {where}", f"{SAID if is_said else _LEFT_OUT}{seen}"
+                yield (
+                    f"{key} {where}",
+                    f"{SAID if is_said or state.is_nothing else _LEFT_OUT}{seen}",
+                )
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
