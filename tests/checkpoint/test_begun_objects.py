@@ -78,6 +78,13 @@ class WithAnArray(Counts):
         return float(self.held[0])
 
 
+class WithAWord(WithADataclass):
+    """Likewise, by a word: it is what a first hook chooses."""
+
+    def taken(self, norm, trainer):
+        return Norm(1.0, "second" if trainer.global_step else "first")
+
+
 class SaysNothing(WithADataclass):
     """Says that there is nothing to keep."""
 
@@ -95,7 +102,9 @@ class Stateless(pl.Callback):
         self.held = Norm(pl_module.hidden.weight.detach().norm().item())
 
 
-@pytest.mark.parametrize("kind", [WithADataclass, WithATuple, WithAnArray, SaysNothing, Stateless])
+@pytest.mark.parametrize(
+    "kind", [WithADataclass, WithATuple, WithAWord, WithAnArray, SaysNothing, Stateless]
+)
 def test_what_cannot_be_put_back_ends_the_attempt(tmp_path, kind):
     options = {"callbacks": Anew([kind]), "max_epochs": 4, "in_epoch": every(1), "module": Small}
     fit(tmp_path, kill=8, **options)
@@ -126,6 +135,7 @@ class Watch:
 
     def __init__(self, name):
         self.name, self.began, self.at = name, time.perf_counter(), time.time()
+        self.run = f"run-{uuid.uuid4().hex}"
 
 
 class WithAWatch(OfStart):

@@ -135,6 +135,35 @@ def test_a_state_may_have_many_values_in_another_form(kind):
     assert not OwnState(keeps).holds_all("held", [*range(1000, 1100)])
 
 
+class KeepsPart(Keeps):
+    """Has less of them than there are: red at e92c9953, as each value was there."""
+
+    kinds = {  # noqa: RUF012
+        "end": (lambda items: [index % 2 for index in items], lambda values: values[-70:]),
+        "once": (lambda items: [index % 2 for index in items], lambda values: sorted(set(values))),
+        "sorted": (lambda items: [*reversed(items)], sorted),
+        "keys": (Counter, list),
+        "values": (dict, lambda items: [*items.values()]),
+    }
+    back = {  # noqa: RUF012
+        "sorted": list,
+        "values": lambda values: dict(enumerate(values, 1)),
+    }
+
+
+@pytest.mark.parametrize("kind", KeepsPart.kinds)
+def test_a_part_of_many_values_is_not_all_of_them(kind):
+    keeps = KeepsPart(kind)
+    assert not OwnState(keeps).holds_all("held", keeps.held)
+
+
+def test_many_equal_values_are_asked_for_at_once():
+    """Red at e92c9953: 7 s for 5,000, and it was quadratic."""
+    keeps = Keeps("Counter")
+    keeps.held = Counter(dict.fromkeys(range(3000), 1))
+    assert calls_of(OwnState(keeps).holds_all, "held", keeps.held) < 3000 * 200
+
+
 def changed(values, to):
     return [*values[:-1], to]
 

@@ -15,11 +15,14 @@ import pytest
 import torch
 from lightning_fabric.utilities.data import AttributeDict
 
+from twinrun.checkpoint import of_process, own_to_process
 from twinrun.checkpoint.own_to_process import (
     counted,
+    is_drawn,
     is_name_or_moment,
     is_of_process,
     is_short,
+    is_short_table,
     is_word,
     with_own,
 )
@@ -186,7 +189,33 @@ def test_a_mapping_stays_one_of_its_class(kind):
 
 def test_names_of_samples_are_as_in_the_first_one():
     """Red at d1d6c4df: below a folder of data they were taken for folders that are gone."""
-    assert mixed(["n01/img_1.png", 1.5], ["n01/img_2.png", 2.5]) == (["n01/img_1.png", 1.5], False)
+    for name in ("n01/img_{}.png", "/m/09x0r{}", "/train/class_1/{}"):
+        first, own = [name.format(1), 1.5], [name.format(2), 2.5]
+        assert mixed(first, own) == (first, False)
+
+
+def test_so_are_files_of_data_in_the_temporary_folder(tmp_path, monkeypatch):
+    """Red at e92c9953: they were there in both processes."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first, own = ([str(tmp_path / name), 1.5] for name in "ab")
+    for path, _ in (first, own):
+        Path(path).touch()
+    monkeypatch.setattr(of_process, "is_made_here", lambda path: False)
+    monkeypatch.setattr(own_to_process, "is_made_here", lambda path: False)
+    assert mixed(first, own) == (first, False)
+
+
+def test_names_that_are_drawn():
+    drawn = ("run-3fa85f64", "a1b2c3d4e5", "exp_2026-11-30", "20261130-1200")
+    assert all(map(is_drawn, drawn))
+    assert not any(map(is_drawn, ("warmup", "conv12", "000000397133.jpg", "feedface", None, 1)))
+
+
+def test_short_tables():
+    """Red at e92c9953: two lists of 900 indices were as long as a thousand rows of texts."""
+    assert is_short_table({"train": [*range(1800)], "folds": [[*range(400)]] * 5})
+    assert not is_short_table({"train": [("a.png", 1)] * 2000, "val": []})
+    assert not is_short_table({"train": ["a.png"] * 2000})
 
 
 def test_of_numbers_that_are_alike_the_first_one_is_as_good(tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_states import OwnState
-from twinrun.checkpoint.own_to_process import is_moment, is_short
+from twinrun.checkpoint.own_to_process import is_moment, is_short, is_short_table
 from twinrun.checkpoint.plain_data import PLAIN, is_plain
 from twinrun.checkpoint.plain_objects import held_by
 from twinrun.checkpoint.unsaved_state import (
@@ -19,7 +19,6 @@ from twinrun.checkpoint.unsaved_state import (
 )
 from twinrun.containers import is_container, is_really, size_of
 
-_MOST_OF_DATA = 1 << 10  # values in a short list
 BESIDE, DATA = "beside ", "data"  # the data module, in the place of a callback's turn
 
 
@@ -70,7 +69,7 @@ def _is_few(value: object) -> bool:
         return value.numel() <= MOST_LOOKED_AT
     if not (is_container(value) and size_of(value) <= MOST_LOOKED_AT):
         return False
-    return is_short(value, _MOST_OF_DATA)  # a split may have all its samples in one of two lists
+    return is_short_table(value)  # a split may have all its samples in one of two lists
 
 
 def is_of_state(owner: object, name: str, value: object) -> bool:

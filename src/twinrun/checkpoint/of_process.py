@@ -67,7 +67,7 @@ def _folders(temporary: str) -> set[str]:
 
 def _temporary(found: re.Match[str]) -> str:
     folder, rest = found.groups()
-    if not _is_made_here(f"{folder}{rest.partition('/')[0]}"):
+    if not is_made_here(f"{folder}{rest.partition('/')[0]}"):
         return found[0]
     windows = {rest[start:][:_LONG] for start in range(len(rest) - _LONG + 1)}
     for name in windows & _NAMES:
@@ -100,7 +100,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 @functools.cache
-def _is_made_here(path: str) -> bool:
+def is_made_here(path: str) -> bool:
     """Say whether it was made since this process began, or is gone again."""
     try:
         # Whole seconds: the clock of a file system may be a coarser one.

@@ -36,6 +36,7 @@ _FLAT = "Flat "
 MANY = 16  # values of an attribute that a state may have in one list
 _MANY = ("torch.", "ndarray ", _FLAT)  # which are hardly alike by chance
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, defaultdict, Counter)
+_CLASS = re.compile(rf"\b({'|'.join(kind.__name__ for kind in _CONTAINERS)})\.")  # in a path
 _EMPTIES = frozenset(f"empty {kind.__name__}" for kind in _CONTAINERS)
 MAY_GO = frozenset(look_at_leaf(leaf) for leaf in (None, _EMPTY))
 """What may be another thing later: a part of the training, a function."""
@@ -109,32 +110,46 @@ class OwnState:
         only_users: bool = False,
     ) -> list[tuple[str, str, bool]]:
         """Write down what lies in an attribute, and whether it holds that; see `values_seen`."""
-        told = self._told(name, path, values_seen(value, path, held, only_users=only_users))
-        if all(is_said for *_, is_said in told) or not self._may_have(name, told):
-            return told
-        # A state may have them in another form: each of many is asked for.
-        found = values_seen(value, path, held, only_users=only_users, singly=True)
-        singly = self._told(name, path, found, singly=True)
-        # Of a list it has to have all: a part may be its end.
-        is_list = any(seen.startswith(_FLAT) for _, seen, _ in told)
-        return told if is_list and not all(is_said for *_, is_said in singly) else singly
-
-    def _told(
-        self, name: str, path: str, found: Iterator[tuple[str, str]], *, singly: bool = False
-    ) -> list[tuple[str, str, bool]]:
-        several = [*found]
-        times = Counter(seen for _, seen in several)
-        return [
-            (where, seen, self._holds(name, seen, where.removeprefix(path), times[seen], singly))
-            for where, seen in several
+        found = [*values_seen(value, path, held, only_users=only_users)]
+        rests = [where.removeprefix(path) for where, _ in found]
+        # So `leaves` names one of many.
+        if len(found) > MANY and any(" " in rest for rest in rests) and self._may_have(name):
+            return self._told_singly(name, path, found)
+        times = Counter(seen for _, seen in found)
+        told = [
+            (where, seen, self._holds(name, seen, rest, times[seen]))
+            for (where, seen), rest in zip(found, rests, strict=True)
         ]
+        is_flat = any(seen.startswith(_FLAT) for _, seen in found)
+        is_of_flat = len(found) > MANY and any(seen.startswith(_FLAT) for seen in self._keys)
+        is_left = not all(is_said for *_, is_said in told)
+        if not (is_left and (is_flat or is_of_flat) and self._may_have(name)):
+            return told
+        # A state may have them in another form: each is asked for. Of a list it has to have all,
+        # as a part may be its end.
+        found = [*values_seen(value, path, held, only_users=only_users, singly=True)]
+        singly = self._told_singly(name, path, found)
+        return told if is_flat and not all(is_said for *_, is_said in singly) else singly
 
-    def _may_have(self, name: str, told: Sequence[tuple[str, str, bool]]) -> bool:
-        """Say whether it may have many values of an attribute, each by itself."""
-        is_long = any(seen.startswith(_FLAT) for _, seen, _ in told)
-        is_long |= len(told) > MANY and any(seen.startswith(_FLAT) for seen in self._keys)
+    def _told_singly(
+        self, name: str, path: str, found: Sequence[tuple[str, str]]
+    ) -> list[tuple[str, str, bool]]:
+        """Ask for each of many values: where loading sets it, else as often as it is there."""
+        there = self._loaded(name, singly=True)
+        if there:
+            anywhere = {(_CLASS.sub("", rest), seen) for rest, seen in there}
+            places = [(_CLASS.sub("", where.removeprefix(path)), seen) for where, seen in found]
+            said = [place in anywhere for place in places]
+        else:
+            left = Counter(seen for _, seen in values_seen(self._state, "", singly=True))
+            times = Counter(seen for _, seen in found)
+            said = [left[seen] >= times[seen] for _, seen in found]
+        return [(*each, is_said) for each, is_said in zip(found, said, strict=True)]
+
+    def _may_have(self, name: str) -> bool:
+        """Say whether it may have the values of an attribute."""
         named = {key for several in self._keys.values() for keys in several for key in keys}
-        return is_long and (name in named or self._reads(name))
+        return name in named or self._reads(name)
 
     def holds_generator(self, name: str, generator: object) -> bool:
         """Say whether it holds all that a generator in an attribute draws by."""

@@ -7,6 +7,7 @@ import copy
 import datetime
 import enum
 import os
+import re
 import tempfile
 import time
 import uuid
@@ -16,10 +17,12 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from twinrun.checkpoint.of_process import is_made_here
 from twinrun.checkpoint.plain_data import NAMESPACES
 from twinrun.containers import entries, holds_plain, is_container, is_really, size_of
 
-_FEW, _MANY = 32, 1 << 16  # containers and values in a container
+_FEW, _MANY = 32, 1 << 16  # values in a container, and containers
+_FEW_ROWS = 1 << 10
 _MOMENTS = (datetime.date, datetime.time, time.struct_time, np.datetime64, uuid.UUID)
 _NAMES = (str, PurePath, *_MOMENTS)
 # A moment by the clock that counts from 1970, also one of before or to come, but not so far that
@@ -30,6 +33,11 @@ _LEAST_NUMBER = 1000  # of a process: in a container they begin at 1, as counts 
 _LARGEST = 1e20  # of nanoseconds there are fewer
 # Those that count from the start of the machine: by themselves their numbers may be any.
 _COUNTERS = (time.monotonic, time.perf_counter)
+
+# Eight hexadecimal digits, letters among them; a day of this century.
+_DRAWN = re.compile(
+    r"(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8}|20[0-9]{2}[-_]?[01][0-9][-_]?[0-3][0-9]"
+)
 
 Clocks = Sequence[float]
 """How long hooks had taken (s), and what `counted` showed ahead of them; nothing if not known."""
@@ -44,7 +52,7 @@ def is_of_process(value: object) -> bool:
     if not is_container(value):
         return is_name_or_moment(value)
     # In a long one there are numbers of all sizes.
-    found, is_whole = _values_in(value, _FEW)
+    found, is_whole = _values_in(value, _FEW, _FEW)
     return is_whole and any(map(is_moment, found))
 
 
@@ -107,13 +115,31 @@ def _belongs(first: object, own: object) -> bool:
     is_its_number = type(own) is int and own == os.getpid() >= _LEAST_NUMBER
     if is_its_number or is_moment(own) or issubclass(type(own), _MOMENTS):
         return True
-    if not isinstance(own, str | PurePath) or own == first or is_word(own):
+    if not isinstance(own, str | PurePath) or own == first or not _is_path(f"{own}"):
         return False
-    if not os.path.isabs(own) and not os.path.exists(own):  # noqa: PTH110, PTH117
-        return False  # the name of a sample, say, below a folder of data
-    # One of data is there for both.
-    is_there = isinstance(first, str | PurePath) and os.path.exists(first)  # noqa: PTH110
-    return not is_there or f"{first}".startswith(f"{tempfile.gettempdir()}{os.sep}")
+    # One of data is there for both; a folder that was made for a while may be left of the first.
+    is_left = isinstance(first, str | PurePath) and os.path.exists(first)  # noqa: PTH110
+    is_temporary = f"{own}".startswith(f"{tempfile.gettempdir()}{os.sep}")
+    return not is_left or (is_temporary and is_made_here(f"{own}"))
+
+
+def _is_path(text: str) -> bool:
+    """Say whether a text names a file or a folder; others have a slash too, of data or metrics."""
+    folder = os.path.dirname(text)  # noqa: PTH120
+    is_in_one = os.path.isabs(text) and len(folder) > 1  # noqa: PTH117
+    return os.sep in text and any(
+        os.path.exists(each)  # noqa: PTH110
+        for each in (text, *([folder] if is_in_one else []))
+    )
+
+
+def is_drawn(text: object) -> bool:
+    """Say whether a text looks like a name that is drawn anew, or has a date in it.
+
+    >>> is_drawn("run-3fa85f64"), is_drawn("exp_2026-11-30"), is_drawn("warmup"), is_drawn("conv12")
+    (True, True, False, False)
+    """
+    return isinstance(text, str) and _DRAWN.search(text) is not None
 
 
 def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
@@ -132,15 +158,27 @@ def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
     )
 
 
-def is_short(value: object, most: int = _MANY) -> bool:
-    """Say whether all that a container holds may be looked at each time: so many values."""
-    return _values_in(value, most)[1]
+def is_short(value: object) -> bool:
+    """Say whether all that a container holds may be looked at each time."""
+    return _values_in(value, _MANY, _MANY)[1]
 
 
-def _values_in(value: object, most: int) -> tuple[list[object], bool]:
-    """Return values in a container and those in it, and whether these are all; some have no end."""
+def is_short_table(value: object) -> bool:
+    """Say whether it holds a few lists: of many numbers, say, but not of as many texts, or rows."""
+    found, is_whole = _values_in(value, _MANY, _FEW_ROWS)
+    return is_whole and sum(issubclass(type(leaf), str) for leaf in found) <= _FEW_ROWS
+
+
+def _values_in(value: object, most: int, times: int) -> tuple[list[object], bool]:
+    """Return values in a container and those in it, and whether these are all; some have no end.
+
+    Args:
+        value: the container.
+        most: values.
+        times: that it is looked into one, or at a value beside others that are no plain ones.
+    """
     left, found = [value], list[object]()
-    for _ in range(most):
+    for _ in range(times):
         if not left:
             break
         item = left.pop()

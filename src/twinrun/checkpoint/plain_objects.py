@@ -12,7 +12,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.looks import look
-from twinrun.checkpoint.own_to_process import Clocks, is_name_or_moment, with_own
+from twinrun.checkpoint.own_to_process import Clocks, is_drawn, with_own
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import is_container, is_really
@@ -73,8 +73,8 @@ def is_as_kept(saved: Any, value: object, then: Clocks, now: Clocks) -> bool:
     if held is None or not is_object(saved):
         return False
     name, first = saved[_OBJECT]
-    # A name is the process's own, as it is in an attribute of a module.
-    own = {key: each for key, each in held.items() if is_name_or_moment(each)}
+    # A name that is drawn is the process's own.
+    own = {key: each for key, each in held.items() if is_drawn(each)}
     merged, _ = with_own({**given_back(first, _HERE), **own}, held, then, now)
     return name == _called(value) and look(merged, ()) == look(held, ())
 
