@@ -15,7 +15,6 @@ import pytest
 import torch
 from lightning_fabric.utilities.data import AttributeDict
 
-from twinrun.checkpoint import of_process, own_to_process
 from twinrun.checkpoint.own_to_process import (
     counted,
     is_drawn,
@@ -131,7 +130,6 @@ def test_a_container_is_of_both(tmp_path):
     """A folder that was made for a while, and moments, are the process's own; all else is not."""
     ours = tempfile.mkdtemp(dir=tmp_path)
     gone, there = "/nowhere/of/old", str(tmp_path / "data.csv")
-    Path(there).touch()
     first = {
         "folders": [gone],
         "data": there,
@@ -141,8 +139,6 @@ def test_a_container_is_of_both(tmp_path):
     }
     own = {"folders": [ours], "data": ours, "base": 2.5, "at": time.time(), "until": 21.5}
     wanted = {**own, "base": 1.5}
-    if not there.startswith(tempfile.gettempdir()):
-        wanted["data"] = there
     assert mixed(first, own) == (wanted, True)
     assert mixed([(first,)], [(own,)]) == ([(wanted,)], True)
     # What there is of each follows from the first one.
@@ -200,9 +196,9 @@ def test_so_are_files_of_data_in_the_temporary_folder(tmp_path, monkeypatch):
     first, own = ([str(tmp_path / name), 1.5] for name in "ab")
     for path, _ in (first, own):
         Path(path).touch()
-    monkeypatch.setattr(of_process, "is_made_here", lambda path: False)
-    monkeypatch.setattr(own_to_process, "is_made_here", lambda path: False)
     assert mixed(first, own) == (first, False)
+    left, ours = [tempfile.mkdtemp()], [tempfile.mkdtemp()]
+    assert mixed(left, ours) == (ours, True)
 
 
 def test_names_that_are_drawn():

@@ -67,12 +67,20 @@ def _folders(temporary: str) -> set[str]:
 
 def _temporary(found: re.Match[str]) -> str:
     folder, rest = found.groups()
-    if not is_made_here(f"{folder}{rest.partition('/')[0]}"):
+    if not _is_made_here(f"{folder}{rest.partition('/')[0]}"):
         return found[0]
-    windows = {rest[start:][:_LONG] for start in range(len(rest) - _LONG + 1)}
-    for name in windows & _NAMES:
+    for name in _drawn_in(rest):
         rest = rest.replace(name, "<drawn>")
     return f"<temporary>/{_UUID.sub('<drawn>', rest)}{_content_of(Path(found[0]))}"
+
+
+def is_temporary(path: str) -> bool:
+    """Say whether `tempfile` has drawn a name in it in this process."""
+    return bool(_drawn_in(path))
+
+
+def _drawn_in(text: str) -> set[str]:
+    return {text[start:][:_LONG] for start in range(len(text) - _LONG + 1)} & _NAMES
 
 
 def _content_of(path: Path) -> str:
@@ -100,7 +108,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 @functools.cache
-def is_made_here(path: str) -> bool:
+def _is_made_here(path: str) -> bool:
     """Say whether it was made since this process began, or is gone again."""
     try:
         # Whole seconds: the clock of a file system may be a coarser one.

@@ -8,7 +8,6 @@ import datetime
 import enum
 import os
 import re
-import tempfile
 import time
 import uuid
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from twinrun.checkpoint.of_process import is_made_here
+from twinrun.checkpoint.of_process import is_temporary
 from twinrun.checkpoint.plain_data import NAMESPACES
 from twinrun.containers import entries, holds_plain, is_container, is_really, size_of
 
@@ -119,8 +118,7 @@ def _belongs(first: object, own: object) -> bool:
         return False
     # One of data is there for both; a folder that was made for a while may be left of the first.
     is_left = isinstance(first, str | PurePath) and os.path.exists(first)  # noqa: PTH110
-    is_temporary = f"{own}".startswith(f"{tempfile.gettempdir()}{os.sep}")
-    return not is_left or (is_temporary and is_made_here(f"{own}"))
+    return not is_left or is_temporary(f"{own}")
 
 
 def _is_path(text: str) -> bool:
