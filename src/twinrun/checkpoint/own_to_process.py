@@ -144,6 +144,8 @@ def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
     """Say whether two numbers are as far from what a clock showed in the process of each."""
     if not (then and now and type(first) is type(own) and _is_number(first) and _is_number(own)):
         return False
+    if max(abs(first), abs(own)) > _LARGEST:  # some are no float
+        return False
     # A whole number of so few seconds may be a count.
     unit = 1 if isinstance(own, float) and own % 1 else 10**9
     longest = max(then[0], now[0])
