@@ -102,6 +102,7 @@ class Stateless(pl.Callback):
         self.held = Norm(pl_module.hidden.weight.detach().norm().item())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind", [WithADataclass, WithATuple, WithAWord, WithAnArray, SaysNothing, Stateless]
 )
@@ -272,6 +273,7 @@ class WeighsByMember(Weighs):
         return Share.HALF if epoch else Share.ALL
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("data", [Weighs, WeighsByTensor, WeighsByMember])
 def test_so_are_numbers_of_a_data_module(tmp_path, data):
     assert_resumed(tmp_path, [7], kills=[8], data=data, module=Small, max_epochs=4)

@@ -209,6 +209,7 @@ def test_one_that_was_disturbed_and_killed_is_not_resumed(tmp_path, monkeypatch,
     assert is_kept_alone(asked.identity.workload)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_error", [False, True])
 def test_one_that_begins_anew_beside_others_is_trained_alone_if_they_disturb_it(
     tmp_path, monkeypatch, is_error

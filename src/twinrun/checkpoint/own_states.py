@@ -138,8 +138,8 @@ class OwnState:
         there = self._loaded(name, singly=True)
         if there:
             anywhere = {(_CLASS.sub("", rest), seen) for rest, seen in there}
-            places = [(_CLASS.sub("", where.removeprefix(path)), seen) for where, seen in found]
-            said = [place in anywhere for place in places]
+            spots = [(_CLASS.sub("", where.removeprefix(path)), seen) for where, seen in found]
+            said = [spot in anywhere for spot in spots]
         else:
             left = Counter(seen for _, seen in values_seen(self._state, "", singly=True))
             times = Counter(seen for _, seen in found)
