@@ -189,21 +189,6 @@ class InAPhase(Counts):
         return 0.1 if self.phase is Phase.FIRST else 0.4
 
 
-class OfAMetric(Small):
-    """Is told the name of what it looks at, with a slash, only where it is resumed."""
-
-    def __init__(self):
-        super().__init__()
-        self.watched = "train/first"
-
-    def on_load_checkpoint(self, checkpoint):
-        self.watched = "train/second"
-
-    def training_step(self, batch, batch_idx):
-        weight = 0.5 if self.watched == "train/second" and self.current_epoch == 2 else 1.0
-        return weight * super().training_step(batch, batch_idx)
-
-
 class ShowsBar(Small):
     """Goes through no range of it: it is told."""
 
@@ -229,10 +214,9 @@ class ShowsBarOfAuto(ShowsBar):
         for kind in (SavesDataclass, WithAWatch, NamedByNumber, NamedByMoment, NamedByNumpy)
     ]
     + [{"callbacks": Anew([kind])} for kind in (InAPhase,)]
-    + [{"module": kind} for kind in (ShowsBar, ShowsBarOfAuto, HasAWatch, OfAMetric)],
+    + [{"module": kind} for kind in (ShowsBar, ShowsBarOfAuto, HasAWatch)],
     ids=[
-        *("saves", "watch", "number", "moment", "numpy", "phase", "bar", "bar-of-auto"),
-        *("module", "metric"),
+        *("saves", "watch", "number", "moment", "numpy", "phase", "bar", "bar-of-auto", "module"),
     ],
 )
 def test_the_training_is_resumed_and_the_same(tmp_path, options, kill, at):

@@ -113,16 +113,24 @@ class Knows(Small):
 class Phased(Small):
     """Is told a phase, as a text."""
 
+    first, second = "first", "second"
+
     def __init__(self):
         super().__init__()
-        self.phase = "first"
+        self.phase = self.first
 
     def on_load_checkpoint(self, checkpoint):
-        self.phase = "second"
+        self.phase = self.second
 
     def training_step(self, batch, batch_idx):
-        weight = 0.5 if self.phase == "second" and self.current_epoch == 2 else 1.0
+        weight = 0.5 if self.phase == self.second and self.current_epoch == 2 else 1.0
         return weight * super().training_step(batch, batch_idx)
+
+
+class OfAMetric(Phased):
+    """Likewise, with a slash in it: red at 9f8fbdc4."""
+
+    first, second = "train/first", "train/second"
 
 
 class PhasedLate(Phased):
@@ -492,7 +500,7 @@ class TakesAnObject(CountsSteps):
 
 OF_MODULES = [
     *(GoodEnough, CountsSteps, Reloads, OfTheClass, IsLoaded, IsLoadedOnce, Loads, Knows),
-    *(MakesALayer, FillsLazyLayers, MakesAMetric, Phased, PhasedLate, IsNamed),
+    *(MakesALayer, FillsLazyLayers, MakesAMetric, Phased, OfAMetric, PhasedLate, IsNamed),
 ]
 
 

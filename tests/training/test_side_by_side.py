@@ -24,7 +24,7 @@ from twinrun import artifacts, run_files
 from twinrun.config.definitions import Run
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process.shared_files import WHO
-from twinrun.process.side_by_side import FOLDER, keep_alone, side_by_side
+from twinrun.process.side_by_side import FOLDER, Neighbours, keep_alone, side_by_side
 from twinrun.process.side_by_side import is_alone as is_kept_alone
 from twinrun.training import run as module_of_run
 from twinrun.training.run import _began, _note
@@ -234,6 +234,38 @@ def test_one_that_begins_anew_beside_others_is_trained_alone_if_they_disturb_it(
     monkeypatch.setattr(module_of_run, "_run", reads)
     module_of_run.run(asked, {})
     assert trained == [False, False, True]
+
+
+def test_one_that_is_alone_and_has_no_attempt_before_it_is_trained(tmp_path, monkeypatch):
+    """Red at d69d1dd6: whatever the log says ahead of it, a run was left untrained."""
+    monkeypatch.chdir(tmp_path)
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    FOLDER.mkdir(parents=True)
+    keep_alone(asked.identity.workload)
+    monkeypatch.setattr(Neighbours, "of_others", lambda *_: "it has used last.pt")
+    trained = []
+    monkeypatch.setattr(module_of_run, "_run", lambda *_: trained.append(1))
+    module_of_run.run(asked, {})
+    assert trained == [1]
+
+
+def test_what_fails_from_the_beginning_is_raised(tmp_path, monkeypatch):
+    """Red at d69d1dd6: whatever the log says of an attempt before it, the failure was lost."""
+    monkeypatch.chdir(tmp_path)
+    asked = convert(arguments(tmp_path / "run", WORKLOAD, VARIANT)["run"], Run)
+    artifacts.write_text(Path(asked.checkpoints, "began"), str(time.time_ns()))
+    Path(asked.checkpoints, "epoch1.ckpt").touch()
+    monkeypatch.setattr(Neighbours, "of_attempt", lambda _: "it has read last.pt")
+    trained = []
+
+    def fails(*_):
+        trained.append(1)
+        raise TwinrunError("my own mistake")
+
+    monkeypatch.setattr(module_of_run, "_run", fails)
+    with pytest.raises(TwinrunError, match=r"^my own mistake$"):
+        module_of_run.run(asked, {})
+    assert trained == [1]
 
 
 @pytest.mark.parametrize(("is_beside", "trainings"), [(True, 2), (False, 1)])

@@ -33,7 +33,7 @@ SAID = "said "  # before a value that a state holds
 _PATH, _EMPTY = "the path ", "empty list"
 _KEY = re.compile(r"\['([^']*)'\]|\.([^\W\d]\w*)")
 _FLAT = "Flat "
-MANY = 16  # values of an attribute that a state may have in one list
+_SEVERAL = 16  # values of an attribute that a state may have in one list
 _MANY = ("torch.", "ndarray ", _FLAT)  # which are hardly alike by chance
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, defaultdict, Counter)
 _CLASS = re.compile(rf"\b({'|'.join(kind.__name__ for kind in _CONTAINERS)})\.")  # in a path
@@ -113,7 +113,7 @@ class OwnState:
         found = [*values_seen(value, path, held, only_users=only_users)]
         rests = [where.removeprefix(path) for where, _ in found]
         # So `leaves` names one of many.
-        if len(found) > MANY and any(" " in rest for rest in rests) and self._may_have(name):
+        if len(found) > _SEVERAL and any(" " in rest for rest in rests) and self._may_have(name):
             return self._told_singly(name, path, found)
         times = Counter(seen for _, seen in found)
         told = [
@@ -121,7 +121,7 @@ class OwnState:
             for (where, seen), rest in zip(found, rests, strict=True)
         ]
         is_flat = any(seen.startswith(_FLAT) for _, seen in found)
-        is_of_flat = len(found) > MANY and any(seen.startswith(_FLAT) for seen in self._keys)
+        is_of_flat = len(found) > _SEVERAL and any(seen.startswith(_FLAT) for seen in self._keys)
         is_left = not all(is_said for *_, is_said in told)
         if not (is_left and (is_flat or is_of_flat) and self._may_have(name)):
             return told
@@ -158,8 +158,8 @@ class OwnState:
         is_all = state is not None and not times_spawned(generator)
         return is_all and self.holds_all(name, state)
 
-    def _holds(self, name: str, seen: str, rest: str, times: int, is_single: bool = False) -> bool:
-        is_single = is_single or " " in rest  # so `leaves` names one of many
+    def _holds(self, name: str, seen: str, rest: str, times: int) -> bool:
+        is_single = " " in rest  # so `leaves` names one of many
         there = (self._keys_singly if is_single else self._keys).get(seen, [])
         if seen.startswith(_MANY):
             is_there = bool(there) and (any(name in keys for keys in there) or self._reads(name))

@@ -75,8 +75,8 @@ def counted() -> list[float]:
 def with_own(first: object, own: object, then: Clocks, now: Clocks) -> tuple[object, bool]:
     """Return a value as a first process made it, with what in it belongs to another process.
 
-    That is of containers of one form decided for each of their values: a moment, a folder that was
-    made for a while, a number that has gone on as far as a clock.
+    In containers of one class that is decided for each value that both have: a moment, a folder
+    that was made for a while, a number that has gone on as far as a clock.
 
     Args:
         first: plain data.

@@ -50,10 +50,15 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         with side_by_side(label, alone=alone, began=began) as neighbours:
             _note(asked, neighbours.since)
             # Alone it is disturbed by who was trained between its attempts.
-            is_apart = alone and (is_anew or began is None)
-            others, stale = _disturbed(asked, further, neighbours, is_apart=is_apart)
-        # From the beginning there is no attempt before it.
-        if (others is None or is_apart) and (stale is None or is_anew):
+            is_first = is_anew or began is None
+            is_apart = alone and is_first
+            others, stale = None, None
+            # One that was disturbed, and killed then, has left checkpoints of that.
+            if not is_first:
+                others, stale = neighbours.of_others(), neighbours.of_attempt()
+            if others is None and stale is None:
+                others, stale = _disturbed(asked, further, neighbours, alone=alone, is_anew=is_anew)
+        if stale is None and (others is None or is_apart):
             return
         if others is not None and not alone:
             alone, again = True, f"it is trained again, alone, and {workload} is so from now on"
@@ -67,27 +72,22 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
 
 
 def _disturbed(
-    asked: Run, further: Mapping[str, str], neighbours: Neighbours, *, is_apart: bool
+    asked: Run, further: Mapping[str, str], neighbours: Neighbours, *, alone: bool, is_anew: bool
 ) -> tuple[str | None, str | None]:
-    """Train, unless an attempt that was disturbed, and killed then, has left checkpoints of that.
-
-    Returns:
-        How others have disturbed it, and what it has read of an earlier attempt.
-    """
-    others, stale = neighbours.of_others(), neighbours.of_attempt()
-    if others is not None or stale is not None:
-        return others, stale
+    """Train; return how others have disturbed it, and what it has read of an earlier attempt."""
+    error = None
     try:
         _run(asked, further)
     # What a half-written file of another's leads to says nothing of the training.
-    except TwinrunError as error:
-        if isinstance(error, JobError) and not is_of_a_shortened_file(error):
+    except TwinrunError as failed:
+        if isinstance(failed, JobError) and not is_of_a_shortened_file(failed):
             raise
-        others, stale = neighbours.of_others(error), neighbours.of_attempt()
-        if stale is None and (is_apart or others is None):
-            raise
-        return others, stale
-    return neighbours.of_others(), neighbours.of_attempt()
+        error = failed
+    # From the beginning there is no attempt before it.
+    others, stale = neighbours.of_others(error), None if is_anew else neighbours.of_attempt()
+    if error is not None and stale is None and (alone or others is None):
+        raise error
+    return others, stale
 
 
 def _began(asked: Run) -> int | None:
