@@ -262,6 +262,9 @@ class RunManifest(Origin):
     """Steps after which the training was resumed; empty of one that never was."""
     found_files: NotRequired[FoundFiles]
     """What it has read that it did not write; absent of an older version."""
+    read_files: NotRequired[dict[str, str]]
+    """What files held that no training writes and it has read, by path, as `read_files.held` says;
+    absent of an older version."""
     made_anew: NotRequired[list[str]]
     """What data of a resumed training had made as they were read and no checkpoint held: they made
     it anew. Absent where there was nothing, and of an older version."""

@@ -134,6 +134,18 @@ def test_runs_of_other_code_are_refused(tmp_path, across):
     assert summary["reason"].startswith("lazy.py is not the same code in ")
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_runs_that_read_other_data_are_refused(tmp_path, across):
+    """Red before: a table that was edited between two repeats gave `differs`."""
+    changes = [{"read_files": {"rows.csv": "a" * 64, "x": "b" * 64}}, {"read_files": {}}]
+    changes.append({"read_files": {"rows.csv": "c" * 64}})
+    runs = [write_run(tmp_path, r, changes=c) for r, c in enumerate(changes, start=1)]
+    assert compared(tmp_path, *runs[:2], across=across)[0]["answer"] == "equal"
+    summary, _, _ = compared(tmp_path, runs[0], runs[2], across=across)
+    assert summary["answer"] == "not comparable"
+    assert summary["reason"].startswith("rows.csv held something else as ")
+
+
 def test_a_module_that_one_run_alone_imports_is_no_reason(tmp_path):
     changes = [{"code": code(mine="a")}, {"code": code(mine="a", lazy="c")}]
     runs = [write_run(tmp_path, r, changes=c) for r, c in enumerate(changes, start=1)]

@@ -21,6 +21,7 @@ from twinrun.gate.stale import stale_reasons
 from twinrun.process import environment
 from twinrun.process.import_log import kept, log_of
 from twinrun.process.imported_code import hash_of_file
+from twinrun.process.read_files import ReadFiles, _now_once, notes_of
 from twinrun.run_files import CHECKSUMS, read_run, write_checksums
 
 RUN = "results/runs/w/v/seed1/repeat1/run.json"
@@ -92,6 +93,24 @@ def test_changed_code_and_data_are_not_comparable(made, capsys, file, content):
         (made / file).write_bytes(content)
     assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
     assert f"{file} has changed since {RUN} was made" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("content", "how"), [("3,4", "has changed"), (None, "is gone")])
+def test_changed_data_that_no_dataset_names_is_not_comparable(made, content, how):
+    """Red before: the gate passed on runs that had read another table."""
+    rows = made / "rows.csv"
+    rows.write_text("1,2")
+    with kept(RUN, ""):
+        notes = ReadFiles(notes_of(log_of(made / RUN)), str(made))
+        notes.note(str(rows))
+    assert stale_reasons([RUN], made) == []
+    _now_once.cache_clear()
+    if content is None:
+        rows.unlink()
+    else:
+        rows.write_text(content)
+    [said] = stale_reasons([RUN], made)
+    assert said.startswith(f"rows.csv {how} since {RUN} was made")
 
 
 def test_an_old_answer_that_fails_outweighs_changed_code(made, capsys):

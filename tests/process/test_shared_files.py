@@ -19,7 +19,9 @@ from twinrun.process.opened_entries import (
     training_of,
 )
 from twinrun.process.opened_log import OpenedLog
-from twinrun.process.shared_files import BEGAN, LOG, WHO, _is_theirs, _left_out
+from twinrun.process.read_files import ReadFiles
+from twinrun.process.shared_files import BEGAN, LOG, WHO
+from twinrun.process.users_files import is_theirs, left_out
 
 # Reads a line of Python a time, and says that it has done it.
 PROCESS = """
@@ -293,7 +295,7 @@ def test_threads_that_read_the_log_at_once_lose_nothing_of_it(tmp_path, monkeypa
     """Red before: each of two added what it had read to the place where the next one begins."""
     path, read = tmp_path / "log", os.pread
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-    log = OpenedLog(path, descriptor, "own/1", 0, str(tmp_path), ())
+    log = OpenedLog(path, descriptor, "own/1", 0, str(tmp_path), (), ReadFiles(None, ""))
     os.write(descriptor, b"other/1\twritten\t5\t/one\n")
 
     def interrupted(*arguments):
@@ -340,8 +342,8 @@ def test_many_files_that_were_made_for_all_hide_none_that_trainings_change(tmp_p
 )
 def test_a_project_may_lie_anywhere(tmp_path, folder, file, is_watched):
     """Red before: in a folder of an installation, or of a name of ours, no file was watched."""
-    log = OpenedLog(tmp_path / "log", -1, "own/1", 0, folder, _left_out(folder))
-    assert _is_theirs(os.path.normpath(Path(folder, file)), log) == is_watched
+    log = OpenedLog(tmp_path / "log", -1, "own/1", 0, folder, left_out(folder), ReadFiles(None, ""))
+    assert is_theirs(os.path.normpath(Path(folder, file)), log) == is_watched
 
 
 def test_a_resumed_training_finds_nothing_that_changed_since_it_first_began(tmp_path):

@@ -7,6 +7,7 @@ Repeats must share everything; of another variant or seed only what is computed 
 from collections.abc import Iterator, Mapping, Sequence
 
 from twinrun.process.imported_code import other_distributions
+from twinrun.process.read_files import other_file
 from twinrun.run_files import left_network
 from twinrun.run_records import FailedRun, RunManifest, TensorEntry
 
@@ -30,6 +31,11 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
             return f"{written} {key} {manifest[key]} trained on it: the runs are no pair"
     identities = [_identity(manifest, across=across) for manifest in (first, second)]
     unequal = next(_unequal(identities[0], identities[1]), None)
+    if data := _other_data(first, second):
+        return (
+            f"{data} held something else as {key} {first[key]} read it than as {key} {second[key]} "
+            f"did: the runs are no pair"
+        )
     file = _other_code(first, second)
     if unequal is not None:
         path, left, right = unequal
@@ -68,6 +74,9 @@ def other_conditions(manifests: Sequence[RunManifest | FailedRun]) -> str | None
             runs = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in pair]
             said = f"{path} is {_shown(left)} in {runs[0]} and {_shown(right)} in {runs[1]}"
             return f"{said}{_packages(path, *pair)}"
+        if data := _other_data(*pair):
+            runs = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in pair]
+            return f"{data} held something else as {runs[0]} read it than as {runs[1]} did"
     return None
 
 
@@ -96,6 +105,13 @@ def _where(manifest: RunManifest) -> dict[str, object]:
         "data": data and {"sha256": data["sha256"]},
         "environment": {key: value for key, value in machine.items() if key != "cpu_capability"},
     }
+
+
+def _other_data(first: RunManifest, second: RunManifest) -> str | None:
+    """Name a file that both have found by themselves and that held something else; None if none."""
+    if "read_files" not in first or "read_files" not in second:
+        return None
+    return other_file(first["read_files"], second["read_files"])
 
 
 def _other_code(first: RunManifest, second: RunManifest) -> str | None:

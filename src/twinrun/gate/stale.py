@@ -23,7 +23,7 @@ from twinrun.process.environment import (
     present_identity,
     this_host,
 )
-from twinrun.process.import_log import lay_beside, log_of, logged
+from twinrun.process.import_log import lay_beside, log_of, logged, read_by
 from twinrun.process.importable import modules_in
 from twinrun.process.imported_code import (
     Imported,
@@ -32,6 +32,7 @@ from twinrun.process.imported_code import (
     other_distributions,
 )
 from twinrun.process.launching import environment_of
+from twinrun.process.read_files import GONE, changed
 from twinrun.run_files import left_network, overwritten, read_ended, variant_of
 from twinrun.run_records import DataEntry
 from twinrun.timing import ratios, summary
@@ -49,6 +50,8 @@ class _Recorded:
     """The user's modules that it had imported."""
     beside: Mapping[str, Sequence[str]]
     """What lay beside them, by folder."""
+    read: Mapping[str, str]
+    """What files held that their code had found by itself."""
     data: DataEntry | None
     """The dataset; None where there was none, or a run on the same one says it."""
     environment: Environment | None
@@ -96,9 +99,10 @@ def stale_reasons(
 
 
 def _of_run(path: Path) -> _Recorded:
-    ended, code, others = read_ended(path), logged(path), lay_beside(path)
+    ended, code = read_ended(path), logged(path)
+    others, files = lay_beside(path), read_by(path)
     if not left_network(ended):
-        return _Recorded(code, others, None, None, ())  # with other code it may not fail
+        return _Recorded(code, others, files, None, None, ())  # with other code it may not fail
     variant = variant_of(ended)
     ours = environment_of(
         seed=ended["seed"],
@@ -106,7 +110,8 @@ def _of_run(path: Path) -> _Recorded:
         threads=variant.threads,
         further=variant.environment,
     )
-    return _Recorded({**code, **ended["code"]}, others, ended["data"], ended["environment"], ours)
+    code |= ended["code"]
+    return _Recorded(code, others, files, ended["data"], ended["environment"], ours)
 
 
 def _of_timing(path: Path) -> _Recorded:
@@ -114,7 +119,7 @@ def _of_timing(path: Path) -> _Recorded:
     # As the rule starts it; a variant's own are not set in a process for several of them.
     ours = environment_of(seed=1, deterministic=False, threads=1)
     code = {**logged(path), **timing["code"]}
-    return _Recorded(code, lay_beside(path), None, timing["environment"], ours)
+    return _Recorded(code, lay_beside(path), read_by(path), None, timing["environment"], ours)
 
 
 def _overwritten(run: Path, folder: Path) -> Iterable[tuple[Path, str]]:
@@ -195,6 +200,8 @@ def _changes(
         code = {**logged(folder / data["path"]), **code}
     for file in dict.fromkeys(changed_since(code, folder)):
         yield file, f"{file} has changed"
+    for file, mark in changed(recorded.read, folder).items():
+        yield file, f"{file} {'is gone' if mark == GONE else 'has changed'}"
     if data is not None:
         path = folder / data["path"]
         # Hashed once: many runs rest on the same file.

@@ -1,4 +1,4 @@
-"""What the processes of a job import of a user's code, remembered beside its result.
+"""What the processes of a job import of a user's code, and read, remembered beside its result.
 
 Importing a user's modules tells what they import (see `planned_code`), and not what a training
 imports under way, by a name that only it knows. So each process of a job, and what it forks,
@@ -8,7 +8,8 @@ looks at it: `state_of` is a parameter of the rule.
 The file begins with the state that its job was planned with. As long as nothing has changed since,
 that is the state now, whatever was imported; after a change it is another one for good, also when
 the job was done again. A change is one of a file, or of the names of the modules that lie beside
-(see `importable`): what a training looks for under way, no plan has seen.
+(see `importable`): what a training looks for under way, no plan has seen. So it is with data that
+it finds by itself (see `read_files`).
 """
 
 import functools
@@ -24,6 +25,7 @@ from twinrun import artifacts
 from twinrun.process.import_record import LOG, hash_of_source
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
+from twinrun.process.read_files import as_noted, changed, held, notes_of
 from twinrun.process.source_hash import find_source
 
 GONE = "gone"
@@ -49,14 +51,17 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
     """
     log = log_of(result)
     if not (goes_on and log.is_file() and _read(log)[0].planned == planned):
-        _write(log, planned, [], {})
+        notes_of(log).unlink(missing_ok=True)
+        _write(log, _Begun(planned), [])
     try:
         yield {LOG: str(log.absolute())}
     finally:
         # Code that the job itself has made and removed is none that anybody could change.
         begun, entries = _read(log)
         entries = [entry for entry in entries if Path(entry.file).is_file()]
-        _write(log, planned, entries, _found_beside(begun.beside, entries))
+        beside, read = _found_beside(begun.beside, entries), {**begun.read, **held(log)}
+        _write(log, _Begun(planned, beside, read), entries)
+        notes_of(log).unlink(missing_ok=True)
 
 
 def _found_beside(
@@ -104,6 +109,11 @@ def lay_beside(result: str | Path) -> dict[str, list[str]]:
     return _read(log_of(result))[0].beside
 
 
+def read_by(result: str | Path) -> dict[str, str]:
+    """Return what the files held that a job has read, by path: see `read_files.held`."""
+    return _read(log_of(result))[0].read
+
+
 def state_of(result: str | Path, search_path: Sequence[str]) -> str:
     """Return what a job that is planned now is told of the imports of the one before.
 
@@ -111,22 +121,24 @@ def state_of(result: str | Path, search_path: Sequence[str]) -> str:
         result: what the job makes.
         search_path: folders with the user's own modules, which may have been moved since.
     """
-    begun, entries = _read(log_of(result))
-    changed: set[tuple[str, str]] = set()
+    begun, entries = _read(log := log_of(result))
+    # Of a job that was killed there are notes alone.
+    read = {**as_noted(log), **begun.read}
+    found = {*changed(read).items()}
     for entry in entries:
         file = _file_now(entry.name, entry.file, tuple(search_path))
         if (now := _hash_now(file)) != entry.sha256:
-            changed.add((entry.file, now))
+            found.add((entry.file, now))
         folders = zip(
             folders_of(entry.name, entry.file), folders_of(entry.name, file), strict=False
         )
         for folder, folder_now in folders:
             names = _modules_now(folder_now)
             if begun.beside.get(folder, names) != names:
-                changed.add((folder, json.dumps(names)))
-    if not changed:
+                found.add((folder, json.dumps(names)))
+    if not found:
         return begun.planned
-    return hashlib.sha256(json.dumps([begun.planned, sorted(changed)]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([begun.planned, sorted(found)]).encode()).hexdigest()
 
 
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -149,12 +161,11 @@ class _Begun(msgspec.Struct):
     """The state that the job was planned with."""
     beside: dict[str, list[str]] = {}
     """The modules in each folder beside what it imported; none before its end."""
+    read: dict[str, str] = {}
+    """As of `read_files.held`; none before its end."""
 
 
-def _write(
-    log: Path, planned: str, entries: Sequence[_Entry], beside: Mapping[str, list[str]]
-) -> None:
-    begun = _Begun(planned, dict(beside))
+def _write(log: Path, begun: _Begun, entries: Sequence[_Entry]) -> None:
     files = dict.fromkeys(_Entry(each.name, each.file, each.sha256) for each in entries)
     lines = [msgspec.json.encode(line) for line in (begun, *files)]
     artifacts.write_text(log, "".join(f"{line.decode()}\n" for line in lines))

@@ -25,6 +25,7 @@ from twinrun.process.opened_entries import (
     is_of_steps,
     same_training,
 )
+from twinrun.process.read_files import ReadFiles
 
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 MOST_WRITTEN, MOST_FOUND = 10_000, 100  # of one process, and of one training, that are written down
@@ -46,6 +47,8 @@ class OpenedLog:
     """The working directory as the process began."""
     left_out: tuple[str, ...]
     """What paths begin with that are no user's files."""
+    data: ReadFiles
+    """What it reads that no training changes."""
     watched: str | None = None
     """A folder among these that is watched all the same."""
     seen: int = 0
@@ -177,6 +180,8 @@ class OpenedLog:
         self.note_opened(file)
         if entry != "disturbed" and not is_moved:
             self._note_shared(file)
+            if not (ours or {file} & (self.several | self.others | self.attempts)):
+                self.data.note(file)
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))

@@ -18,10 +18,7 @@ other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidd
 
 import multiprocessing
 import os
-import site
 import sys
-import sysconfig
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -32,6 +29,8 @@ from typing import NotRequired, TypedDict
 from twinrun.process.data_base_files import file_of
 from twinrun.process.opened_entries import changing, files_of
 from twinrun.process.opened_log import OpenedLog
+from twinrun.process.read_files import ReadFiles
+from twinrun.process.users_files import is_theirs, left_out
 from twinrun.wording import some
 
 LOG = "TWINRUN_OPENED_FILES"  # the variable that names the log
@@ -56,7 +55,8 @@ def watch() -> None:
     folder = str(Path.cwd())
     # All of it now: to ask for a temporary folder may open a file.
     began = int(os.environ.get(BEGAN) or time.time_ns())
-    _log = OpenedLog(Path(path), descriptor, who, began, folder, _left_out(folder))
+    read = ReadFiles.of_job(folder)
+    _log = OpenedLog(Path(path), descriptor, who, began, folder, left_out(folder), read)
     with suppress(OSError):
         _log.append("joined", "")
     sys.addaudithook(_heard)
@@ -101,8 +101,11 @@ def watch_torch() -> None:
 NO_FOLDER = -1  # in the place of its descriptor
 _EVENTS = {
     *("open", "sqlite3.connect", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir"),
-    "shutil.rmtree",
+    *("shutil.rmtree", "os.listdir", "os.scandir"),
 }
+# Modules of Python's that list a folder for others.
+_LISTING = ("os", "pathlib", "pathlib._local", "pathlib._os", "glob", "shutil")
+_OURS = ("importlib.", "_frozen_importlib", "twinrun.")
 
 
 def _heard(event: str, arguments: tuple[object, ...]) -> None:
@@ -124,6 +127,11 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             # A folder is where `tempfile` makes a file.
             if not (is_written and os.path.isdir(str(path))):  # noqa: PTH112
                 _opened(_log, path, is_written=is_written, is_read=is_read, is_whole=is_whole)
+        elif event in ("os.listdir", "os.scandir"):
+            if isinstance(arguments[0], str | os.PathLike):
+                folder = os.path.abspath(arguments[0])  # noqa: PTH100
+                if is_theirs(folder, _log) and not _asks_for_code():
+                    _log.data.note(folder, is_listed=True)
         elif event.startswith("os.") and arguments[-1] != NO_FOLDER:
             return  # as `shutil.rmtree` removes what lies inside, by names from an open folder
         elif event in ("os.rename", "os.link", "os.symlink"):
@@ -135,6 +143,14 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
                 _opened(_log, of_it[0], is_written=of_it[1], is_read=True, is_whole=False)
         else:
             _opened(_log, arguments[0], is_written=True, is_removed=event == "os.remove")
+
+
+def _asks_for_code() -> bool:
+    """Say whether a folder is listed by an import, or by Twinrun, which looks what lies there."""
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_globals.get("__name__") in _LISTING:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).startswith(_OURS)
 
 
 def _opened(
@@ -150,7 +166,7 @@ def _opened(
     if not isinstance(path, str | bytes | os.PathLike):  # a descriptor
         return
     file = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - a Path would resolve links
-    if not _is_theirs(file, log):
+    if not is_theirs(file, log):
         return
     log.read_on()
     is_made = is_read and is_written and is_whole
@@ -160,32 +176,6 @@ def _opened(
         log.note_written(file, is_whole=is_whole, is_removed=is_removed)
     if is_made:  # an array that is mapped, say: it may be read as long as it is held
         log.note_made(file)
-
-
-def _is_theirs(file: str, log: OpenedLog) -> bool:
-    """Say whether a file may be one of a user's code."""
-    if file.endswith((".py", ".pyc")) or "\n" in file or "\t" in file:
-        return False
-    if f"{os.sep}__pycache__{os.sep}" in file:  # what is compiled of code, as by Numba
-        return False
-    if file.startswith("/dev/") and not file.startswith("/dev/shm/"):  # noqa: S108
-        return False
-    inside = f"{file}{os.sep}"  # of a folder that is left out, itself too
-    if inside.startswith(log.left_out):
-        return log.watched is not None and inside.startswith(log.watched)
-    return f"{os.sep}." not in file.removeprefix(log.folder)
-
-
-def _left_out(folder: str) -> tuple[str, ...]:
-    """Return what no user's code writes to, by how paths begin."""
-    paths = sysconfig.get_paths()
-    installed = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    installed |= {*site.getsitepackages()}
-    # Of this package's own, and what torch's compiler keeps for all processes of a user.
-    made = [f"{tempfile.gettempdir()}{os.sep}{name}" for name in ("twinrun-", "torchinductor_")]
-    several = ["/proc/", "/sys/", *made, *(f"{each}{os.sep}" for each in sorted(installed))]
-    # A project may lie in any folder, as in one of a temporary name.
-    return tuple(each for each in several if not f"{folder}{os.sep}".startswith(each))
 
 
 def leave_out(folders: Sequence[str], *, but: str) -> None:

@@ -13,6 +13,7 @@ from twinrun.process.environment import VARIABLE
 from twinrun.process.machine import THREADS
 from twinrun.report.results import ReportedRun
 from twinrun.run_files import variant_of, workload_of
+from twinrun.wording import some
 
 # Of every run, in `training.assemble` and `process.launching`.
 OF_EVERY_RUN = (
@@ -57,7 +58,8 @@ def set_for_runs(runs: Sequence[ReportedRun], *, is_rehearsed: bool) -> SetForRu
     if unknown:
         clauses.append(
             f"{UNIDENTIFIED}: the workload names no dataset, so that nobody can say whether its "
-            f"data module would read the same bytes again; the batches of the runs are compared"
+            f"data module would read the same bytes again{_but(started)}; the batches of the runs "
+            f"are compared"
         )
     return {
         "summary": ", ".join(short),
@@ -65,6 +67,16 @@ def set_for_runs(runs: Sequence[ReportedRun], *, is_rehearsed: bool) -> SetForRu
         + list(dict.fromkeys(map(_of_trace, started)))
         + ([REHEARSED] if is_rehearsed else []),
     }
+
+
+def _but(runs: Iterable[ReportedRun]) -> str:
+    """Name the files that are known all the same, as Python opened them."""
+    files = {file for run in runs if "read_files" in run for file in run["read_files"]}
+    if not files:
+        return ""
+    return (
+        f", but for {some(sorted(files))}, known by what {'it' if len(files) == 1 else 'they'} held"
+    )
 
 
 def _of_trace(run: ReportedRun) -> str:

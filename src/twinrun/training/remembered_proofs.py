@@ -4,10 +4,10 @@ A proof takes half a minute and says nothing of a seed: it compares two forms of
 So it is kept in a small file, beside Snakemake's own memory of the folder, under a hash of all that
 it rests on: workload, settings, the dataset's bytes, Twinrun's code, versions, machine, inherited
 environment variables. The user's code is hashed beside it, file by file as the proof's process
-imported it, and looked at again. Where any of these has changed, steps are proven anew. A refusal
-is not remembered: what failed may have been the machine.
+imported it, and looked at again, and so are the files that it has read. Where any of these has
+changed, steps are proven anew. A refusal is not remembered: what failed may have been the machine.
 
-It cannot see data that a module reads by itself, nor files that are executed without an import.
+It cannot see data that a library opens by itself, nor files that are executed without an import.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ from twinrun.errors import JobError, TwinrunError
 from twinrun.process import environment
 from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.planned_code import hash_beside
+from twinrun.process.read_files import changed, held_by_this_job
 from twinrun.process.source_hash import sources_hash
 from twinrun.proof_records import Proof
 from twinrun.training.prove import provable
@@ -49,6 +50,8 @@ class Remembered(TypedDict):
     """The user's modules that its processes had imported."""
     beside: str
     """Hash of the names of the modules beside them, of which one may be new."""
+    read: dict[str, str]
+    """What the files held that these processes, and the job, had read: see `read_files.held`."""
 
 
 def proof_of(training: Training, memory: Path | None = None) -> Proof:
@@ -75,14 +78,14 @@ def proof_of(training: Training, memory: Path | None = None) -> Proof:
         made, code = prove_apart(training)
         proof: Proof = {**made, "key": key}
         beside = hash_beside(code, training.search_path)
-        _write(file, {"proof": proof, "code": code, "beside": beside})
+        _write(file, {"proof": proof, "code": code, "beside": beside, "read": held_by_this_job()})
     return proof
 
 
 def _is_of_now(known: Remembered, search_path: Sequence[str]) -> bool:
-    """Say whether the user's modules are those that a proof has seen."""
+    """Say whether the user's modules, and the files that they read, are those of a proof."""
     is_beside = known["beside"] == hash_beside(known["code"], search_path)
-    return is_beside and not changed_since(known["code"])
+    return is_beside and not (changed_since(known["code"]) or changed(known["read"]))
 
 
 def proven(training: Training) -> tuple[Proof | None, str | None]:

@@ -32,6 +32,7 @@ from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
+from twinrun.process.read_files import held_by_this_job
 from twinrun.process.shared_files import disturbed_by, found, leave_out, read_of_earlier
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
@@ -87,7 +88,6 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
     started = time.perf_counter()
     stopped = Path(run.files.manifest).parent / "stopped"
     seen, origin = watched(run.training.dataset), origin_of(run)
-
     # Prove fast steps, in processes of their own: nothing of a proof is left in this one.
     proof, refusal = proven(run.training)
 
@@ -164,6 +164,7 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
         "found_files": (left := found()),
+        "read_files": held_by_this_job(),
         "no_result": no_result or disturbed_by(left),
         "doubts": doubts + unproven + read_of_earlier(left["changed"]),
         "seconds": {
@@ -251,9 +252,8 @@ def _watch(
         *([perturbation] if run.identity.perturbation else []),
         team.tracer,
         *(metrics, seconds, happened, assembly.replays),
+        *([interrupt.Interrupt(variant.stop, lightning_file, team.together)] if is_stopped else []),
     ]
-    if is_stopped:
-        callbacks.append(interrupt.Interrupt(variant.stop, lightning_file, team.together))
     if is_first:
         callbacks.append(Progress(label, team.tracer, assembly.workers.count))
         callbacks.append(Curves(Path(run.files.manifest).with_name("tensorboard"), team.tracer))

@@ -1,0 +1,207 @@
+"""Which files the processes of a job read, and what these hold: data that its code finds by itself.
+
+A data module opens what it likes. So each process of a training notes a file, once, as it opens it
+to read, and a folder as it lists what lies there, in `run.imports.jsonl.read` beside `run.json`.
+What trainings write is left out (see `opened_log`), and so is what has changed by the end of the
+job: nobody knows what it held. The rest is known by its bytes; the largest part of very large data
+by sizes and times alone.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from twinrun import artifacts
+from twinrun.process.import_record import LOG, relative
+
+MOST_FILES = 10_000  # and folders, of a job
+MOST_BYTES = 1 << 28  # that are hashed of a job; it takes a part of a second
+_MOST_LOGGED = 1 << 22  # bytes of the file of notes: processes that know little note again
+_NAMES, _STATE = "names ", " bytes written at "
+GONE = "gone"
+# What a machine has for all.
+_OF_MACHINE = ("/etc/", "/usr/", "/run/", "/var/lib/", "/lib/", "/lib64/")
+
+
+def notes_of(log: Path) -> Path:
+    """Return where the processes of a job take notes, beside the log of its imports."""
+    return log.with_name(f"{log.name}.read")
+
+
+class ReadFiles:
+    """What this process has noted, and what it is forked from."""
+
+    def __init__(self, notes: Path | None, folder: str) -> None:
+        """Begin, where a job has asked for it.
+
+        Args:
+            notes: the file; None to note nothing.
+            folder: the working directory as the process began.
+        """
+        self._descriptor, self._process = -1, 0
+        self._known = set[str]()
+        self._folder, own = folder, (sys.prefix, sys.base_prefix, f"{folder}{os.sep}results")
+        left_out = (*_OF_MACHINE, *(f"{each}{os.sep}" for each in own))
+        inside = f"{folder}{os.sep}"  # a project may lie in any folder
+        self._left_out = tuple(each for each in left_out if not inside.startswith(each))
+        with suppress(OSError):  # a folder that cannot be written: the job says so itself
+            if notes is not None:
+                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+                self._descriptor = os.open(notes, flags, 0o666)
+
+    @classmethod
+    def of_job(cls, folder: str) -> "ReadFiles":
+        """Return those of the job that this process belongs to."""
+        log = os.environ.get(LOG)
+        return cls(notes_of(Path(log)) if log else None, folder)
+
+    def note(self, file: str, *, is_listed: bool = False) -> None:
+        """Note a file that is read, or a folder that is listed.
+
+        Args:
+            file: its absolute path.
+            is_listed: it is a folder.
+        """
+        if self._descriptor < 0 or file in self._known or len(self._known) >= MOST_FILES:
+            return
+        # A folder of code is listed by each import, and what lies beside it is no data.
+        is_left_out = is_listed and (file in sys.path or f"{self._folder}/".startswith(f"{file}/"))
+        if is_left_out or file.startswith(self._left_out):
+            return
+        if self._process != os.getpid():  # it is forked, and others of its kind were before
+            self._process = os.getpid()
+            self._known |= _noted(os.pread(self._descriptor, _MOST_LOGGED, 0)).keys()
+            if file in self._known:
+                return
+        with suppress(OSError, ValueError):  # what is not there, as the code will see
+            self._known.add(file)  # to look at it is heard too
+            line = json.dumps([file, _listed(file) if is_listed else _state(file)])
+            if file.isprintable() and os.fstat(self._descriptor).st_size < _MOST_LOGGED:
+                os.write(self._descriptor, f"{line}\n".encode())
+
+
+def _noted(lines: bytes) -> dict[str, str]:
+    """Return what notes say of each path, at first; nothing of one of which they say two things."""
+    found, changed = dict[str, str](), set[str]()
+    for line in lines.splitlines():
+        with suppress(ValueError):  # the last one may lack its end
+            file, mark = json.loads(line)
+            if found.setdefault(file, mark) != mark:
+                changed.add(file)
+    return {file: mark for file, mark in found.items() if file not in changed}
+
+
+def as_noted(log: Path) -> dict[str, str]:
+    """Return the states of what the processes of a job have noted, by their paths from here.
+
+    Args:
+        log: of the imports of the job.
+    """
+    try:
+        noted = _noted(notes_of(log).read_bytes())
+    except OSError:  # nothing was
+        return {}
+    folders = {str(parent) for file in noted for parent in Path(file).parents}
+    return {
+        relative(file): mark
+        for file, mark in sorted(noted.items())
+        # What a folder holds of which nothing is read says nothing.
+        if not mark.startswith(_NAMES) or file in folders
+    }
+
+
+def held_by_this_job() -> dict[str, str]:
+    """Return what `held` does of the job that this process belongs to."""
+    return held(Path(os.environ[LOG])) if LOG in os.environ else {}
+
+
+def held(log: Path) -> dict[str, str]:
+    """Return what the files hold that the processes of a job have noted, by their paths from here.
+
+    Args:
+        log: of the imports of the job.
+
+    Returns:
+        For each its SHA-256, or its size and time, or a hash of the names in a folder; nothing of
+        what has changed since it was noted.
+    """
+    found, left = dict[str, str](), MOST_BYTES
+    for file, mark in as_noted(log).items():
+        if _now(file, mark) != mark:
+            continue
+        size = 0 if mark.startswith(_NAMES) else int(mark.partition(_STATE)[0])
+        is_hashed = not mark.startswith(_NAMES) and size <= left
+        with suppress(OSError):
+            found[file] = artifacts.sha256(file) if is_hashed else mark
+            left -= size if is_hashed else 0
+    return found
+
+
+def _now(file: str, mark: str, folder: Path = Path()) -> str:
+    """Return what is to be said of a file now, in the form of what was; or `GONE`.
+
+    What lies outside of the working directory and is not there, another machine may have.
+
+    Args:
+        file: its path from the working directory, or an absolute one.
+        mark: what was said of it.
+        folder: the working directory.
+    """
+    path = folder / file
+    try:
+        if mark.startswith(_NAMES):
+            return _listed(path)
+        return _state(path) if _STATE in mark else artifacts.sha256(path)
+    except (OSError, ValueError):
+        return mark if file.startswith((os.sep, os.pardir)) else GONE
+
+
+_now_once = functools.cache(_now)  # asked for by each of thousands of runs; a plan takes seconds
+
+
+def changed(read: Mapping[str, str], folder: Path = Path()) -> dict[str, str]:
+    """Return what is to be said now of those files of `held` that have changed; each asked once.
+
+    Args:
+        read: what was said of them.
+        folder: the working directory.
+    """
+    found = {file: _now_once(file, mark, folder) for file, mark in read.items()}
+    return {file: mark for file, mark in found.items() if mark != read[file]}
+
+
+def other_file(first: Mapping[str, str], second: Mapping[str, str]) -> str | None:
+    """Name a file, or a folder, that two jobs read and that held something else; None if none.
+
+    >>> at = " bytes written at "
+    >>> other_file({"a": "8" + at + "1", "b": "f00"}, {"a": "8" + at + "2", "b": "f00", "c": "1"})
+    >>> other_file({"a": "8" + at + "1", "b": "f00"}, {"a": "9" + at + "1", "b": "f00"})
+    'a'
+    """
+    for file in sorted(first.keys() & second.keys()):
+        pair = first[file], second[file]
+        is_state = [_STATE in mark for mark in pair]
+        if all(is_state):  # a copy has a time of its own
+            pair = first[file].partition(_STATE)[0], second[file].partition(_STATE)[0]
+        if pair[0] != pair[1] and is_state[0] == is_state[1]:
+            return file
+    return None
+
+
+def _state(file: str | Path) -> str:
+    """Return the size of a file (bytes) and when it was written (ns); ValueError of another."""
+    found = os.stat(file)  # noqa: PTH116
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(file)
+    return f"{found.st_size}{_STATE}{found.st_mtime_ns}"
+
+
+def _listed(folder: str | Path) -> str:
+    names = [name for name in sorted(os.listdir(folder)) if name[0] != "."]  # noqa: PTH208
+    return f"{_NAMES}{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]}"

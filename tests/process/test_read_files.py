@@ -1,0 +1,159 @@
+"""What the code of a job reads is remembered beside its result, and is a part of the plan."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from twinrun.errors import TwinrunError
+from twinrun.process import import_log, read_files
+from twinrun.process.import_log import kept, read_by
+from twinrun.process.launching import launch
+from twinrun.process.read_files import GONE, changed, other_file
+from twinrun.process.side_by_side import side_by_side
+
+RESULT = "results/run.json"
+JOB = """
+import csv, json, multiprocessing, os, pathlib, tempfile
+
+def train(code):
+    exec(code, globals())
+"""
+READ = "open('data/rows.csv').read()"
+FORKED = f"""
+def read():
+    {READ}
+context = multiprocessing.get_context("fork")
+process = context.Process(target=read)
+process.start()
+process.join()
+"""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """Do a job as it is planned now; return what its next plan is told."""
+    (tmp_path / "job.py").write_text(JOB)
+    for name in ("results", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data/rows.csv").write_text("1,2\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+
+    def do(code, planned="", *, workers=1):
+        beside = side_by_side("w", alone=False)
+        # What fails is kept as a result elsewhere.
+        with kept(RESULT, planned) as log, beside, suppress(TwinrunError):
+            launch("job:train", {"code": code}, log, workers=workers)
+        return state_of()
+
+    return do
+
+
+def state_of():
+    read_files._now_once.cache_clear()  # of each start of the workflow
+    return import_log.state_of(RESULT, ["."])
+
+
+@pytest.mark.parametrize(
+    ("code", "workers"),
+    [
+        (READ, 1),
+        (FORKED, 1),
+        (f"{READ} if os.environ['RANK'] == '1' else None", 2),
+        (f"{READ}; raise ValueError('no rows')", 1),
+        ("os.chdir('data'); pathlib.Path('rows.csv').read_bytes()", 1),
+    ],
+)
+def test_what_a_job_reads_counts_until_it_is_done_again(job, code, workers):
+    """Red before: an edited table changed no plan, and the gate passed on the runs of before."""
+    assert job(code, workers=workers) == ""
+    assert [*read_by(RESULT)] == ["data/rows.csv"]
+    rows = Path("data/rows.csv")
+    rows.write_text("1,2\n")  # the same once more
+    assert state_of() == ""
+    rows.write_text("1,3\n")
+    found = state_of()
+    assert found
+    assert job(code, found, workers=workers) == found
+    rows.unlink()
+    assert state_of() not in ("", found)
+    assert changed(read_by(RESULT)) == {"data/rows.csv": GONE}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('made.csv', 'w').write('1'); open('made.csv').read()",
+        f"{READ}; open('data/rows.csv', 'a').write('3,4')",
+        "os.listdir('data')",  # of which nothing is read
+        "open('results/old.csv').read()",
+        "json.load(open('.hidden/x.json'))",
+        "tempfile.TemporaryFile().read(); open('/etc/hostname').read(); open(csv.__file__).read()",
+    ],
+)
+def test_what_it_writes_and_what_is_no_data_counts_not(job, code):
+    for name in ("results/old.csv", ".hidden/x.json"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("1")
+    assert job(code) == ""
+    assert read_by(RESULT) == {}
+
+
+def test_a_file_that_comes_into_a_folder_of_data_counts(job):
+    walk = f"[{READ} for _ in os.walk('data')]"
+    assert job(walk) == ""
+    Path("data/.cache").touch()
+    Path("beside").touch()
+    assert state_of() == ""
+    Path("data/more.csv").touch()
+    assert state_of()
+
+
+def test_what_lies_elsewhere_and_is_not_there_another_machine_has(job, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("staged") / "rows.csv"
+    elsewhere.write_text("1")
+    assert job(f"open({str(elsewhere)!r}).read()") == ""
+    elsewhere.write_text("2")
+    assert state_of()
+    elsewhere.unlink()
+    assert state_of() == ""
+
+
+def test_of_very_large_data_size_and_time_count(job, monkeypatch):
+    monkeypatch.setattr(read_files, "MOST_BYTES", 3)
+    rows = Path("data/rows.csv")
+    assert job(READ) == ""
+    rows.write_text("1,3\n")
+    assert state_of()
+    first = read_by(RESULT)
+    assert job(READ, "again") == "again"
+    assert other_file(first, read_by(RESULT)) is None  # a copy has another time
+    rows.write_text("1,30\n")
+    assert job(READ, "again") == "again"
+    assert other_file(first, read_by(RESULT)) == "data/rows.csv"
+
+
+def test_a_job_that_was_killed_has_noted_what_it_read(job):
+    assert job(READ) == ""
+    log = import_log.log_of(RESULT)
+    folder = str(Path.cwd())
+    notes = read_files.ReadFiles(read_files.notes_of(log), folder)
+    Path("data/late.csv").write_text("1")
+    notes.note(f"{folder}/data/late.csv")
+    assert state_of() == ""
+    Path("data/late.csv").write_text("2 and 3")
+    assert state_of()
+
+
+def test_few_processes_that_know_little_fill_no_disk(tmp_path, monkeypatch):
+    """As data workers that are forked anew in each epoch."""
+    monkeypatch.setattr(read_files, "_MOST_LOGGED", 300)
+    for file in "abcdef":
+        (tmp_path / file).touch()
+    for _ in range(3):
+        notes = read_files.ReadFiles(tmp_path / "notes", str(tmp_path))
+        for file in "abcdef":
+            notes.note(f"{tmp_path}/{file}")
+    assert (tmp_path / "notes").stat().st_size < 300 + 2 * len(f"{tmp_path}") + 60
