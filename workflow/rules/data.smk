@@ -22,6 +22,8 @@ rule prepare:
             "scripts/prepare.py",
             "twinrun.training.prepare_dataset",
             "twinrun.process.import_log",
+            "twinrun.process.shared_files",
+            "twinrun.process.side_by_side",
             *PARAMS.modules_of_dataset(wildcards),
         ),
         imports=lambda wildcards: state_of(DATASET.format_map(wildcards), SEARCH_PATH),

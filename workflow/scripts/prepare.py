@@ -1,15 +1,25 @@
 import os
+from pathlib import Path
 
 from twinrun.process.import_log import kept
 from twinrun.process.import_path import folders_in
 from twinrun.process.import_record import record_imports
 from twinrun.process.job import job
+from twinrun.process.shared_files import leave_out, watch
+from twinrun.process.side_by_side import side_by_side
 from twinrun.training.prepare_dataset import prepare
 
 if __name__ == "__main__":
-    with job(snakemake), kept(snakemake.output.manifest, snakemake.params.imports) as log:
+    with (
+        job(snakemake),
+        kept(snakemake.output.manifest, snakemake.params.imports) as log,
+        side_by_side(snakemake.rule, alone=False),
+    ):
         os.environ.update(log)
         record_imports()
+        watch()
+        made = Path.cwd() / "results/data"
+        leave_out([str(made)], but=str(made / "none"))
         prepare(
             name=snakemake.wildcards.dataset,
             make=snakemake.params.make,

@@ -195,12 +195,13 @@ def _changes(
     hashes: dict[str, str],
 ) -> Iterable[tuple[str, str]]:
     """Yield what changed and how to say it."""
-    data, code = recorded.data, recorded.code
+    data, code, read = recorded.data, recorded.code, recorded.read
     if data is not None:  # of the function that made it
         code = {**logged(folder / data["path"]), **code}
+        read = {**read_by(folder / data["path"]), **read}
     for file in dict.fromkeys(changed_since(code, folder)):
         yield file, f"{file} has changed"
-    for file, mark in changed(recorded.read, folder).items():
+    for file, mark in changed(read, folder).items():
         yield file, f"{file} {'is gone' if mark == GONE else 'has changed'}"
     if data is not None:
         path = folder / data["path"]
