@@ -317,3 +317,21 @@ def test_a_data_file_that_an_older_one_replaces_reruns_the_training(project, dat
     os.utime(other, ns=(0, 0))
     other.rename(notes)
     assert project.jobs(run, *options)["train"] == 1
+
+
+def test_a_table_that_a_dataset_is_made_of_makes_it_again(project):
+    """Red before: what its function reads by itself was known to nobody."""
+    rows = project.directory / "rows.csv"
+    rows.write_text("1,2\n")
+    made = project.directory / "made.py"
+    made.write_text(
+        "import numpy as np\n\ndef rows():\n    return {'x': np.loadtxt('rows.csv', delimiter=',')}"
+    )
+    config = project.directory / "made.yaml"
+    config.write_text("datasets: {rows: {make: 'made:rows'}}\n")
+    target = ("results/data/rows.npz", "--configfile", "made.yaml")
+    there = {"PYTHONPATH": str(project.directory)}
+    project.snakemake(*target, check=0, **there)
+    assert project.jobs(*target, **there) == {}
+    rows.write_text("1,3\n")
+    assert project.jobs(*target, **there) == {"prepare": 1}
