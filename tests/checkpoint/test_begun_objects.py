@@ -3,7 +3,11 @@
 Red at 9f8fbdc4, but for what says otherwise: in silence, or each attempt ended.
 """
 
+import collections
+import copy
 import dataclasses
+import datetime
+import decimal
 import enum
 import time
 import uuid
@@ -84,6 +88,9 @@ class WithAWord(WithADataclass):
     def taken(self, norm, trainer):
         return Norm(1.0, "second" if trainer.global_step else "first")
 
+    def factor(self):
+        return 0.1 if self.held.of == "first" else 0.4
+
 
 class SaysNothing(WithADataclass):
     """Says that there is nothing to keep."""
@@ -95,19 +102,111 @@ class SaysNothing(WithADataclass):
         pass
 
 
+class Nested(Counts):
+    """Red at b3a03f7a, as are those below: in silence."""
+
+    def taken(self, norm, trainer):
+        return {"layers": [Norm(0.5), Norm(norm)], "day": datetime.date(2026, 1, 1)}
+
+    def factor(self):
+        return self.held["layers"][1].norm
+
+
+class Tuples(Nested):
+    def taken(self, norm, trainer):
+        return {"layers": [NormTuple(0.5), NormTuple(norm)], "range": range(3)}
+
+
+class Copies(Counts):
+    """Of the parameters that training begins with, as L2-SP has them."""
+
+    def taken(self, norm, trainer):
+        return {n: copy.deepcopy(p) for n, p in trainer.lightning_module.named_parameters()}
+
+    def factor(self):
+        return self.held["hidden.weight"].detach().norm().item()
+
+
+class Dotted(dict):
+    __getattr__ = dict.__getitem__
+
+
+class InADictionary(WithADataclass):
+    def taken(self, norm, trainer):
+        return Dotted(norm=norm, name="hidden")
+
+
+class InADefault(Counts):
+    def taken(self, norm, trainer):
+        return collections.defaultdict(lambda: 0.0, norm=norm)
+
+    def factor(self):
+        return self.held["norm"]
+
+
+class Arrays(Counts):
+    def taken(self, norm, trainer):
+        return [p.detach().norm(dim=-1).numpy() for p in trainer.lightning_module.parameters()]
+
+    def factor(self):
+        return float(np.mean(self.held[0]))
+
+
 class Stateless(pl.Callback):
-    """Has no state: red as its sentence named no cure."""
+    """Has no state: red at b3a03f7a as the attempt ended."""
 
     def on_train_start(self, trainer, pl_module):
         self.held = Norm(pl_module.hidden.weight.detach().norm().item())
 
+    on_train_epoch_start, factor = Counts.on_train_epoch_start, Counts.factor
+
+
+class OfAPhase(Small):
+    """Has a word that its constructor does not know. Red at b3a03f7a: in silence."""
+
+    phase = None
+
+    def on_train_start(self):
+        self.phase = "second" if self.trainer.global_step else "first"
+
+    def on_train_epoch_start(self):
+        rate = 0.1 if self.trainer.current_epoch < 2 or self.phase == "first" else 0.4
+        self.optimizers().param_groups[0]["lr"] = rate
+
+
+SET_AGAIN = [WithADataclass, WithATuple, WithAnArray, WithAWord, SaysNothing, Nested, Tuples]
+SET_AGAIN += [Copies, InADictionary, InADefault, Arrays, Stateless]
+
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize(
-    "kind", [WithADataclass, WithATuple, WithAWord, WithAnArray, SaysNothing, Stateless]
-)
-def test_what_cannot_be_put_back_ends_the_attempt(tmp_path, kind):
-    options = {"callbacks": Anew([kind]), "max_epochs": 4, "in_epoch": every(1), "module": Small}
+@pytest.mark.parametrize("kind", SET_AGAIN)
+def test_what_a_first_hook_takes_from_the_weights_is_set_again(tmp_path, kind):
+    options = {"callbacks": Anew([kind]), "max_epochs": 4, "module": Small}
+    assert_resumed(tmp_path, [7], kills=[8], **options)
+
+
+def test_so_is_a_word_that_no_constructor_knows(tmp_path):
+    assert_resumed(tmp_path, [7], kills=[8], module=OfAPhase, max_epochs=4)
+
+
+class WithADecimal(Counts):
+    def taken(self, norm, trainer):
+        return decimal.Decimal(str(norm))
+
+
+class WithASet(Counts):
+    def taken(self, norm, trainer):
+        return {(round(1000 * norm), 1)}
+
+
+@pytest.mark.parametrize("kind", [WithADecimal, WithASet])
+def test_what_cannot_be_set_again_ends_the_attempt(tmp_path, kind):
+    class Uses(kind):
+        def factor(self):
+            return 0.1
+
+    Uses.__name__ = kind.__name__
+    options = {"callbacks": Anew([Uses]), "max_epochs": 4, "in_epoch": every(1), "module": Small}
     fit(tmp_path, kill=8, **options)
     says = rf"^{kind.__name__}\.held is not what it was where the training began \(what `__init__`"
     with pytest.raises(TwinrunError, match=says):

@@ -3,9 +3,12 @@
 import argparse
 import os
 import random
+import secrets
+import subprocess
 import tempfile
 import time
-from collections import OrderedDict, defaultdict
+import uuid
+from collections import OrderedDict, defaultdict, deque
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +20,11 @@ from lightning_fabric.utilities.data import AttributeDict
 
 from twinrun.checkpoint.own_to_process import (
     counted,
-    is_drawn,
+    in_short_table,
     is_name_or_moment,
     is_of_process,
     is_short,
-    is_short_table,
-    is_word,
+    is_text_for_all,
     with_own,
 )
 
@@ -77,9 +79,9 @@ def test_containers_that_hold_each_other_have_an_end():
     assert is_short([{"rate": [0.1] * 1000}])
 
 
-def test_words():
-    words = [is_word(each) for each in ("second", "runs/1", Path("x"), 1)]
-    assert words == [True, False, False, False]
+def test_texts_for_all():
+    texts = ("second", "runs/1", Path("x"), 1, uuid.uuid4().hex, datetime.now(UTC).isoformat())
+    assert list(map(is_text_for_all, texts)) == [True, True, True, False, False, False]
 
 
 THEN, NOW = [2.0, 500.0, 1000.0], [3.0, 90_000.0, 20.0]  # of another machine
@@ -203,17 +205,71 @@ def test_so_are_files_of_data_in_the_temporary_folder(tmp_path, monkeypatch):
     assert mixed(left, ours) == (ours, True)
 
 
-def test_names_that_are_drawn():
-    drawn = ("run-3fa85f64", "a1b2c3d4e5", "exp_2026-11-30", "20261130-1200")
-    assert all(map(is_drawn, drawn))
-    assert not any(map(is_drawn, ("warmup", "conv12", "000000397133.jpg", "feedface", None, 1)))
+@pytest.mark.parametrize(
+    "draw", [lambda: uuid.uuid4().hex[:8], lambda: str(uuid.uuid4()), lambda: secrets.token_hex(3)]
+)
+def test_names_that_this_process_has_drawn_are_its_own(draw):
+    """Red at b3a03f7a: by their looks, so that those of samples were taken for such."""
+    for name in ("run-{}", "logs/{}/best.ckpt"):
+        first, own = {"name": name.format("3fa85f64"), "base": 1}, {"name": name.format(draw())}
+        assert mixed(first, own) == ({**own, "base": 1}, True)
+        assert mixed({"name": "x"}, first | {"name": name.format("0ab1c2d3")}) == (
+            {"name": "x"},
+            False,
+        )
+    # Its keys, too.
+    first, own = {"run-3fa85f64": [0.0]}, {f"run-{draw()}": [0.0]}
+    assert mixed(first, own) == (own, True)
+
+
+def test_what_lies_in_a_folder_that_was_drawn_is_the_first_ones():
+    """Red at b3a03f7a: a list of files, the hardest first, was the resumed process's."""
+    theirs, ours = tempfile.mkdtemp(), tempfile.mkdtemp()
+    first, own = [f"{theirs}/img_1.png"], [f"{ours}/img_2.png"]
+    assert mixed(first, own) == ([f"{ours}/img_1.png"], True)
+
+
+@pytest.mark.parametrize("name", ["{}/img_{{}}.png", "/dev/utt_{}", "/home/item_{}", "{}_{{}}"])
+def test_names_of_what_is_not_there_are_the_first_ones(tmp_path, name):
+    """Red at b3a03f7a: a folder, or a file, of that name was there."""
+    (tmp_path / "all.zip").touch()
+    name = name.format(tmp_path / "all.zip") if name.startswith("{}") else name
+    assert mixed([name.format(1), 0], [name.format(2), 0]) == ([name.format(1), 0], False)
+
+
+def test_none_is_the_first_ones(tmp_path):
+    """Red at b3a03f7a: `{"resumed_from": trainer.ckpt_path}` was the resumed process's."""
+    for own in (str(tmp_path), time.time(), datetime.now(UTC), os.getpid()):
+        assert mixed({"at": None, "x": 1}, {"at": own, "x": 1}) == ({"at": None, "x": 1}, False)
+
+
+def test_clocks_in_other_forms():
+    """Red at b3a03f7a: a time budget went on from the first process's start."""
+    for first, own in [
+        (1001.5e3, 21.5e3),  # milliseconds
+        (int(1001.5e3), int(21.5e3)),
+        (deque([1001.5], 9), deque([21.5], 9)),
+        (torch.tensor(1001.5), torch.tensor(21.5)),
+        ({"since": "2026-01-01T10:00:00"}, {"since": datetime.now(UTC).isoformat()}),
+    ]:
+        found, is_own = mixed(first, own)
+        assert is_own
+        assert found == own
+
+
+def test_the_number_of_a_child_is_of_its_process():
+    with subprocess.Popen(["sleep", "9"]) as child:
+        own = max(child.pid, 1000)
+        assert mixed(4711, child.pid) == ((child.pid, True) if own == child.pid else (4711, False))
+        child.kill()
+    assert mixed(4711, 1_000_000_007) == (4711, False)
 
 
 def test_short_tables():
     """Red at e92c9953: two lists of 900 indices were as long as a thousand rows of texts."""
-    assert is_short_table({"train": [*range(1800)], "folds": [[*range(400)]] * 5})
-    assert not is_short_table({"train": [("a.png", 1)] * 2000, "val": []})
-    assert not is_short_table({"train": ["a.png"] * 2000})
+    assert len(in_short_table({"train": [*range(1800)], "folds": [[*range(400)]] * 5})) == 3800
+    assert in_short_table({"train": [("a.png", 1)] * 2000, "val": []}) is None
+    assert in_short_table({"train": ["a.png"] * 2000}) is None
 
 
 def test_of_numbers_that_are_alike_the_first_one_is_as_good(tmp_path):

@@ -30,11 +30,13 @@ from twinrun.checkpoint.own_to_process import (
     is_moment,
     is_name_or_moment,
     is_of_process,
+    is_text_for_all,
     with_own,
 )
 from twinrun.checkpoint.plain_attributes import Attributes, unshared
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
-from twinrun.checkpoint.plain_objects import bytes_in, is_as_kept, is_object, kept_of
+from twinrun.checkpoint.plain_objects import bytes_in, is_object, kept_of, set_again
+from twinrun.checkpoint.unsaved_state import kept_anyway
 
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _OTHER = (
@@ -76,11 +78,12 @@ def state_at_start(
     attributes = attributes_now(trainer)
     gone = {key for key in looks if _is_gone(trainer, key, attributes.get(key), key in same)}
     values = unshared(trainer, {k: v for k, v in attributes.items() if k in same}).items()
-    values = {k: v for k, v in values if is_this or not is_name_or_moment(v)}
+    values = {k: v for k, v in values if is_this or not is_name_or_moment(v) or is_text_for_all(v)}
+    forms = {k: kept_of(v, MOST_KEPT, kept_anyway(trainer)) for k, v in values.items()}
     return AtStart(
         looks={k: f"{SAID}{v.removeprefix(SAID)}" if k in gone else v for k, v in looks.items()},
         values={
-            **{k: held for k, v in values.items() if (held := kept_of(v, MOST_KEPT)) is not None},
+            **{k: form for k, form in forms.items() if form is not None},
             **{k: kept(v) for k, v in values.items() if _is_small(v)},
         },
         clocks=list(clocks),
@@ -163,14 +166,16 @@ def put_back_start(
         if key.startswith(BESIDE) and found.get(key) == before.get(key):
             continue
         value, now = given_back(raw, trainer.strategy.root_device), there.get(key)
-        if is_as_kept(raw, now, then, clocks):
+        made, is_set = set_again(raw, now, then, clocks, kept_anyway(trainer))
+        if is_set:
             own.add(key)
+            if made is not now:
+                set_to(trainer, key, made)
             continue
         is_filled = key.startswith(OPTIMIZER) and isinstance(now, torch.Tensor | np.ndarray)
         if is_kept and not is_filled:
-            if not isinstance(value, str):  # a text that is put back is the constructor's
-                value, has_own = with_own(value, now, then, clocks)
-                own |= {key} if has_own else set()
+            value, has_own = with_own(value, now, then, clocks)
+            own |= {key} if has_own else set()
             if value is not now:
                 set_to(trainer, key, value)
         elif not is_kept or not _is_filled(now, value):  # wherever it lies

@@ -4,6 +4,7 @@ Each by a key that says whose it is; in a resumed training those hooks set it on
 """
 
 from collections.abc import Mapping
+from pathlib import PurePath
 
 import numpy as np
 import pytorch_lightning as pl
@@ -11,7 +12,7 @@ import torch
 
 from twinrun.checkpoint.beside_states import BESIDE, DATA, beside_states, beside_states_now
 from twinrun.checkpoint.looks import UNSEEN
-from twinrun.checkpoint.own_to_process import is_name_or_moment, is_word
+from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
 from twinrun.checkpoint.unsaved_optimizers import (
     TEXT,
@@ -53,16 +54,15 @@ def made_since(trainer: pl.Trainer, told: Mapping[str, str]) -> dict[str, str]:
 
 
 def left_alone(trainer: pl.Trainer, values: Mapping[str, object] | None = None) -> set[str]:
-    """Tell which are texts, paths or moments: those are of the process that made them.
+    """Tell which are texts, paths or moments: those may be of the process that made them.
 
     Args:
         trainer: of the training.
-        values: what can be put back: there a word, or a text of the constructor's, is a state.
+        values: what can be put back: a text there is none of its process.
     """
-    found, states = attributes_now(trainer).items(), values or {}
-    names = {k: v for k, v in found if is_name_or_moment(v)}
-    texts = {k for k, v in names.items() if isinstance(v, str)} & states.keys()
-    return names.keys() - {k for k in texts if is_word(names[k]) or isinstance(states[k], str)}
+    names = {k: v for k, v in attributes_now(trainer).items() if is_name_or_moment(v)}
+    texts = {k for k, v in names.items() if isinstance(v, str | PurePath)}
+    return names.keys() - (texts & (values or {}).keys())
 
 
 def attributes_now(trainer: pl.Trainer) -> dict[str, object]:

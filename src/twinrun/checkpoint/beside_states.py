@@ -1,37 +1,44 @@
 """What callbacks with a state of their own, and data modules, have beside that state."""
 
+import dataclasses
 import enum
+from collections import deque
+from itertools import islice
+from pathlib import PurePath
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import Dataset
 
-from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_states import OwnState
-from twinrun.checkpoint.own_to_process import is_moment, is_short, is_short_table
+from twinrun.checkpoint.own_to_process import in_short_table, is_moment, is_short
 from twinrun.checkpoint.plain_data import PLAIN, is_plain
-from twinrun.checkpoint.plain_objects import held_by
+from twinrun.checkpoint.plain_objects import bytes_in
 from twinrun.checkpoint.unsaved_state import (
-    MOST_LOOKED_AT,
     kept_anyway,
+    look_of_callbacks,
     own_of_callback,
     says_itself,
 )
-from twinrun.containers import is_container, is_really, size_of
+from twinrun.containers import is_container, is_really
 
+_MOST_NUMBERS, _MOST_BYTES = 1 << 16, 1 << 20  # of a data module
 BESIDE, DATA = "beside ", "data"  # the data module, in the place of a callback's turn
 
 
 def beside_states_now(trainer: pl.Trainer) -> dict[str, str]:
     """Look at it, by turn, class and name."""
-    return {key: look(value, ()) for key, value in beside_states(trainer).items()}
+    kept = kept_anyway(trainer)
+    found = beside_states(trainer).items()
+    return {key: look_of_callbacks(value, kept, kept) for key, value in found}
 
 
 def beside_states(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what callbacks with a state of their own have of plain data and objects, and layers.
+    """Return what callbacks with a state of their own have in attributes, but for moments.
 
-    No moments. Of the data module, which holds data, no more than numbers, texts and short lists
-    and arrays.
+    Nor containers of very many values. Of the data module, which holds data, no more than numbers,
+    texts and short lists and arrays.
     """
     known = kept_anyway(trainer)
     owners: dict[str, object] = {
@@ -54,22 +61,29 @@ def _is_looked_at(value: object, *, is_data: bool) -> bool:
         return not is_data
     if type(value) in PLAIN:
         return not is_moment(value)
-    if is_data:
-        return _is_few(value) and is_plain(value)
-    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    return is_array or held_by(value) is not None or (is_short(value) and is_plain(value))
+    if is_data:  # which may be data
+        return _is_few(value)
+    return not is_container(value) or is_short(value)
 
 
 def _is_few(value: object) -> bool:
     if isinstance(value, enum.Enum):
         return True
     if isinstance(value, np.ndarray | np.generic):
-        return value.size <= MOST_LOOKED_AT
+        return value.size <= _MOST_NUMBERS
     if isinstance(value, torch.Tensor):
-        return value.numel() <= MOST_LOOKED_AT
-    if not (is_container(value) and size_of(value) <= MOST_LOOKED_AT):
-        return False
-    return is_short_table(value)  # a split may have all its samples in one of two lists
+        return value.numel() <= _MOST_NUMBERS
+    if isinstance(value, deque):
+        value = [*islice(value, _MOST_NUMBERS + 1)]
+    if is_container(value):
+        found = in_short_table(value)
+        return found is not None and bytes_in(found) <= _MOST_BYTES and all(map(_is_small, found))
+    return _is_small(value)
+
+
+def _is_small(value: object) -> bool:
+    is_own = dataclasses.is_dataclass(value) and not isinstance(value, Dataset)
+    return is_plain(value) or isinstance(value, np.ndarray | PurePath) or is_own
 
 
 def is_of_state(owner: object, name: str, value: object) -> bool:

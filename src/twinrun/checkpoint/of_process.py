@@ -6,6 +6,7 @@ A folder that it has made for a while, a moment, its own number, a random name, 
 import datetime
 import functools
 import os
+import random
 import re
 import tempfile
 import time
@@ -23,11 +24,27 @@ _NANOSECONDS = (time.time_ns, time.perf_counter_ns, time.monotonic_ns)
 _BEGAN = {clock: clock() for clock in (*_SECONDS, *_NANOSECONDS)}
 _NAMES: set[str] = set()  # which `tempfile` has drawn for files and folders in this process
 _LONG = 8  # letters of such a one
+_DRAWN: set[str] = set()  # how what the operating system has drawn begins, in hexadecimal digits
+_SHORT, _LONGEST_DRAW, _MOST_DRAWN = 6, 64, 10_000  # digits, bytes, and how many
+_DIGITS = re.compile(rf"(?=([0-9a-f]{{{_SHORT}}}))")
 _HEX = ("8", "4", "4", "4", "12")
 _UUID = re.compile("-?".join(f"[0-9a-f]{{{count}}}" for count in _HEX))
 _MOST_READ, _MOST_FILES = 1 << 12, 64  # bytes where a file begins and ends; files of a folder
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]+")
 _KNOWN = "what belongs to the process"
+
+
+def _note_draws() -> None:
+    """Note what is drawn from the operating system: a `uuid4`, a token, a seed."""
+    drawn = os.urandom
+
+    def noted(size: int, /) -> bytes:
+        found = drawn(size)
+        if len(_DRAWN) < _MOST_DRAWN and size <= _LONGEST_DRAW:
+            _DRAWN.add(found[: _SHORT // 2].hex())
+        return found
+
+    os.urandom = random._urandom = noted  # pyrefly: ignore[missing-attribute]
 
 
 def _note_names() -> None:
@@ -43,6 +60,7 @@ def _note_names() -> None:
 
 
 _note_names()  # nothing tells later which part of a name was drawn
+_note_draws()
 
 
 def without_process(text: str) -> str:
@@ -77,6 +95,26 @@ def _temporary(found: re.Match[str]) -> str:
 def is_temporary(path: str) -> bool:
     """Say whether `tempfile` has drawn a name in it in this process."""
     return bool(_drawn_in(path))
+
+
+def is_drawn(text: str) -> bool:
+    """Say whether a text has a name, or hexadecimal digits, that this process has drawn.
+
+    >>> is_drawn(f"run-{uuid.uuid4().hex[:8]}"), is_drawn("run-3fa85f64")
+    (True, False)
+    """
+    digits = {found[1] for found in _DIGITS.finditer(text.replace("-", ""))}
+    return is_temporary(text) or not digits.isdisjoint(_DRAWN)
+
+
+def is_child(number: int) -> bool:
+    """Say whether it is the number of this process, or of one that it has started."""
+    try:
+        stat = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it is none, or no Linux
+        return number == os.getpid()
+    parent = stat.rpartition(")")[2].split()[1]
+    return number == os.getpid() or parent == str(os.getpid())
 
 
 def _drawn_in(text: str) -> set[str]:

@@ -3,11 +3,11 @@
 A resumed training has its own: another folder, another name of its log, another start of its time.
 """
 
+import collections
 import copy
 import datetime
 import enum
 import os
-import re
 import time
 import uuid
 from collections.abc import Sequence
@@ -15,15 +15,16 @@ from pathlib import PurePath
 from typing import Any, TypeGuard, cast
 
 import numpy as np
+import torch
 
-from twinrun.checkpoint.of_process import is_temporary
+from twinrun.checkpoint.of_process import is_child, is_drawn
 from twinrun.checkpoint.plain_data import NAMESPACES
 from twinrun.containers import entries, holds_plain, is_container, is_really, size_of
 
 _FEW, _MANY = 32, 1 << 16  # values in a container, and containers
 _FEW_ROWS = 1 << 10
-_MOMENTS = (datetime.date, datetime.time, time.struct_time, np.datetime64, uuid.UUID)
-_NAMES = (str, PurePath, *_MOMENTS)
+MOMENTS = (datetime.date, datetime.time, time.struct_time, np.datetime64, uuid.UUID)
+_NAMES = (str, PurePath, *MOMENTS)
 # A moment by the clock that counts from 1970, also one of before or to come, but not so far that
 # many seeds are one.
 _FAR = 30 * 86400.0
@@ -32,11 +33,6 @@ _LEAST_NUMBER = 1000  # of a process: in a container they begin at 1, as counts 
 _LARGEST = 1e20  # of nanoseconds there are fewer
 # Those that count from the start of the machine: by themselves their numbers may be any.
 _COUNTERS = (time.monotonic, time.perf_counter)
-
-# Eight hexadecimal digits, letters among them; a day of this century.
-_DRAWN = re.compile(
-    r"(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8}|20[0-9]{2}[-_]?[01][0-9][-_]?[0-3][0-9]"
-)
 
 Clocks = Sequence[float]
 """How long hooks had taken (s), and what `counted` showed ahead of them; nothing if not known."""
@@ -59,6 +55,13 @@ def is_name_or_moment(value: object) -> bool:
     """Say whether a value is itself a text, a path or a moment, or a random name (`uuid`)."""
     is_name = issubclass(type(value), _NAMES) and not isinstance(value, enum.Enum)
     return is_name or is_moment(value)
+
+
+def is_text_for_all(value: object) -> bool:
+    """Say whether a value is a text, or a path, with nothing in it that this process has drawn."""
+    if not (is_really(value, str) or is_really(value, PurePath)) or isinstance(value, enum.Enum):
+        return False
+    return not (is_drawn(f"{value}") or _is_moments(f"{value}"))
 
 
 def is_moment(value: object) -> bool:
@@ -87,16 +90,26 @@ def with_own(first: object, own: object, then: Clocks, now: Clocks) -> tuple[obj
     Returns:
         It, and whether anything in it is the other process's.
     """
+    if isinstance(first, collections.deque) and isinstance(own, collections.deque):
+        several, is_own = with_own([*first], [*own], then, now)
+        made = collections.deque(cast(list[object], several), first.maxlen)
+        return (made, True) if is_own else (first, False)
     if type(first) is type(own) and isinstance(first, NAMESPACES):
         held, is_own = with_own(vars(first), vars(own), then, now)
         return (type(first)(**cast(dict[str, Any], held)), True) if is_own else (first, False)
     if type(first) is not type(own) or not (is_container(first) and is_container(own)):
-        is_own = _belongs(first, own) or _went_on(first, own, then, now)
+        if isinstance(own, str | PurePath) and type(first) is type(own):
+            text = _text_of(f"{first}", f"{own}")
+            return (first, False) if text is None else (type(own)(text), True)
+        is_own = _belongs(first, own) or _went_on(_number(first), _number(own), then, now)
         return (own, True) if is_own else (first, False)
     # In a long list there are numbers of all sizes.
     if holds_plain(first) and not isinstance(first, dict) and size_of(first) > _FEW:
         return first, False
     there, here = dict(entries(first)), dict(entries(own))
+    new = here.keys() - there.keys()
+    if isinstance(first, dict) and new and all(map(_is_key_of_process, new)):
+        return own, True
     found = {key: with_own(there[key], here[key], then, now) for key in there.keys() & here.keys()}
     others = {key: value for key, (value, is_own) in found.items() if is_own}
     if not others:
@@ -110,34 +123,52 @@ def with_own(first: object, own: object, then: Clocks, now: Clocks) -> tuple[obj
 
 
 def _belongs(first: object, own: object) -> bool:
-    """Say whether a value of a process is a moment, its number, or a folder that it has made."""
-    is_its_number = type(own) is int and own == os.getpid() >= _LEAST_NUMBER
-    if is_its_number or is_moment(own) or issubclass(type(own), _MOMENTS):
-        return True
-    if not isinstance(own, str | PurePath) or own == first or not _is_path(f"{own}"):
+    """Say whether a value of a process is a moment, or its number, or a child's."""
+    if type(own) is not type(first):  # None is no moment that was
         return False
-    # One of data is there for both; a folder that was made for a while may be left of the first.
-    is_left = isinstance(first, str | PurePath) and os.path.exists(first)  # noqa: PTH110
-    return not is_left or is_temporary(f"{own}")
+    is_its_number = type(own) is int and own >= _LEAST_NUMBER and own != first and is_child(own)
+    return is_its_number or is_moment(own) or issubclass(type(own), MOMENTS)
 
 
-def _is_path(text: str) -> bool:
-    """Say whether a text names a file or a folder; others have a slash too, of data or metrics."""
-    folder = os.path.dirname(text)  # noqa: PTH120
-    is_in_one = os.path.isabs(text) and len(folder) > 1  # noqa: PTH117
-    return os.sep in text and any(
-        os.path.exists(each)  # noqa: PTH110
-        for each in (text, *([folder] if is_in_one else []))
-    )
+def _is_key_of_process(key: object) -> bool:
+    return is_drawn(key) if isinstance(key, str) else _belongs(0, key)
 
 
-def is_drawn(text: object) -> bool:
-    """Say whether a text looks like a name that is drawn anew, or has a date in it.
+def _text_of(first: str, own: str) -> str | None:
+    """Return a text as this process has it, where it is a moment's, or has a name that was drawn.
 
-    >>> is_drawn("run-3fa85f64"), is_drawn("exp_2026-11-30"), is_drawn("warmup"), is_drawn("conv12")
-    (True, True, False, False)
+    Of a path the folders that were drawn: what lies in them is the first one's. And one of what is
+    there now, and what the first one names is not.
+
+    Returns:
+        None where nothing of it is this process's.
     """
-    return isinstance(text, str) and _DRAWN.search(text) is not None
+    if own == first:
+        return None
+    folders, others = own.split("/"), first.split("/")
+    if len(folders) == len(others):
+        pairs = zip(others, folders, strict=True)
+        merged = "/".join(new if is_drawn(new) else old for old, new in pairs)
+        if merged != first:
+            return merged
+    is_there = os.sep in own and os.path.exists(own)  # noqa: PTH110
+    is_other = is_there and not os.path.exists(first)  # noqa: PTH110
+    return own if is_other or is_drawn(own) or _is_moments(own) else None
+
+
+def _is_moments(text: str) -> bool:
+    """Say whether a text is that of a moment near now (`isoformat`)."""
+    try:
+        return is_moment(datetime.datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return False
+
+
+def _number(value: object) -> object:
+    """Return the number of a tensor, or array, of one."""
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic) and value.ndim == 0:
+        return value.item()
+    return value
 
 
 def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
@@ -147,14 +178,17 @@ def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
     if max(abs(first), abs(own)) > _LARGEST:  # some are no float
         return False
     # A whole number of so few seconds may be a count.
-    unit = 1 if isinstance(own, float) and own % 1 else 10**9
-    longest = max(then[0], now[0])
-    # The first one's is as good a moment, where so little lies between them.
-    if abs(own - first) / unit <= 2 * longest:
-        return False
+    units, longest = (
+        _UNITS if isinstance(own, float) and own % 1 else _UNITS[1:],
+        max(then[0], now[0]),
+    )
     return any(
-        first / unit >= before and abs((own / unit - after) - (first / unit - before)) <= longest
+        # The first one's is as good a moment, where so little lies between them.
+        abs(own - first) / unit > 2 * longest
+        and first / unit >= before
+        and abs((own / unit - after) - (first / unit - before)) <= longest
         for before, after in zip(then[1:], now[1:], strict=True)
+        for unit in units
     )
 
 
@@ -163,10 +197,11 @@ def is_short(value: object) -> bool:
     return _values_in(value, _MANY, _MANY)[1]
 
 
-def is_short_table(value: object) -> bool:
-    """Say whether it holds a few lists: of many numbers, say, but not of as many texts, or rows."""
+def in_short_table(value: object) -> list[object] | None:
+    """Return what lies in a few lists: of many numbers, say; None if of as many texts, or rows."""
     found, is_whole = _values_in(value, _MANY, _FEW_ROWS)
-    return is_whole and sum(issubclass(type(leaf), str) for leaf in found) <= _FEW_ROWS
+    is_short = is_whole and sum(issubclass(type(leaf), str) for leaf in found) <= _FEW_ROWS
+    return found if is_short else None
 
 
 def _values_in(value: object, most: int, times: int) -> tuple[list[object], bool]:
@@ -191,11 +226,6 @@ def _values_in(value: object, most: int, times: int) -> tuple[list[object], bool
         else:
             left += [each for _, each in entries(item)]
     return found, not left
-
-
-def is_word(value: object) -> bool:
-    """Say whether a value is a text, and names no file or folder."""
-    return isinstance(value, str) and os.sep not in value
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -58,7 +58,7 @@ def is_plain(value: object) -> bool:
     if kind in (*PLAIN, *_OTHERS):
         return True
     if isinstance(value, np.generic):
-        return value.dtype.kind in _NUMBERS
+        return value.dtype.kind in f"{_NUMBERS}US" and value.nbytes > 0
     if kind is np.ndarray:
         return _is_whole(cast(np.ndarray, value))
     if isinstance(value, enum.Enum):
