@@ -1,5 +1,6 @@
 """What a user can mend, in one sentence; and any exception in one."""
 
+import errno
 import re
 import traceback
 from pathlib import Path
@@ -45,7 +46,10 @@ def sentence_of(error: BaseException) -> str:
         remedy = "use a GPU with more" if is_gpus else "give the job more memory"
         return f"out of memory ({told}): {remedy} or make its batch smaller"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename or 'while writing'}"
+        if error.filename:
+            return f"{error.strerror}: {error.filename}"
+        is_of_disk = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+        return f"{error.strerror}{': while writing' if is_of_disk else _raised_at(error)}"
     name = type(error).__name__
     if first and not first.endswith(":"):
         return f"{name}: {first}"

@@ -24,6 +24,7 @@ from twinrun.containers import (
     attributes_of,
     entries,
     holds_for_users,
+    is_bar,
     is_container,
     is_faceless,
     is_hidden_iterator,
@@ -45,7 +46,6 @@ MOST_OBJECTS = 50_000  # of a user's own in an attribute, and as many of librari
 _CODE = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 _CODE += (types.MethodWrapperType,)
 _TOO_DEEP = f"more than {_DEEPEST_OF_USERS} objects and containers lie inside each other"
-_TOO_MANY = f"more than {MOST_OBJECTS:,} objects lie in it"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _Walk:
         self, value: object, path: str, above: tuple[int, ...]
     ) -> Iterator[tuple[str, object]]:
         """Walk a value, whatever it is."""
-        if is_faceless(value):
+        if is_faceless(value) or is_bar(value):
             return
         # A logger knows all others, and notes which levels it was asked for.
         is_logger = isinstance(value, logging.Logger | logging.Handler)
@@ -249,7 +249,7 @@ class _Walk:
             yield from self._leaf(path, f"the same as {known.path}")
         elif known is None and not self._left[is_users]:
             if is_users:
-                yield path, Unlooked(_TOO_MANY)
+                yield path, Unlooked(f"more than {MOST_OBJECTS:,} objects lie in it")
         else:
             self._left[is_users] -= known is None
             seen = self._seen[id(value)] = _Seen(value, path, depth)

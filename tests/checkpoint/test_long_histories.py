@@ -158,6 +158,26 @@ def test_a_part_of_many_values_is_not_all_of_them(kind):
     assert not OwnState(keeps).holds_all("held", keeps.held)
 
 
+class Fills(Keeps):
+    """Fills what is there."""
+
+    kinds = {  # noqa: RUF012
+        "whole": (lambda items: [*reversed(items)], list),
+        "sorted": (lambda items: [*reversed(items)], sorted),
+    }
+
+    def load_state_dict(self, state):
+        self.held.clear()
+        self.held.extend(state["kept"])
+
+
+@pytest.mark.parametrize("kind", Fills.kinds)
+def test_what_fills_a_list_is_tried_with_an_empty_one(kind):
+    """Red at b3a03f7a: with none it failed, and each value was there, in another order."""
+    fills = Fills(kind)
+    assert OwnState(fills).holds_all("held", fills.held) == (kind == "whole")
+
+
 def test_many_equal_values_are_asked_for_at_once():
     """Red at e92c9953: 7 s for 5,000, and it was quadratic."""
     keeps = Keeps("Counter")

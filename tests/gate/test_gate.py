@@ -717,6 +717,21 @@ class TestFingerprint:
         assert list(found["parameters"]) == kept.split()
         assert found["parameters"][str(steps)] == f"{steps:016x}"
 
+    @pytest.mark.parametrize("turn", [1, -1])
+    def test_two_entries_of_one_environment_are_one_or_an_error(self, tmp_path, accepted, turn):
+        """Red at b3a03f7a: the first one counted, so that the gate passed by their order."""
+        (entry,) = artifacts.read_json(accepted["fingerprint"])
+        other = copy.deepcopy(entry)
+        (name,) = other["runs"]
+        other["runs"][name.replace("seed1", "seed2")] = other["runs"][name]
+        artifacts.write_json(accepted["fingerprint"], [entry, other][::turn])
+        (joined,) = expected_fingerprints.read(accepted["fingerprint"])
+        assert joined["runs"].keys() == other["runs"].keys()
+        other["runs"][name] = {**entry["runs"][name], "weights": "f" * 64}
+        artifacts.write_json(accepted["fingerprint"], [entry, other][::turn])
+        with pytest.raises(TwinrunError, match=f"expects two ends of {name} in one environment"):
+            outcome(tmp_path, accepted, runs=[write_run(tmp_path)])
+
     def test_a_file_of_something_else_is_an_error(self, tmp_path, requirements):
         """Red at d1d6c4df: it was to be deleted, with what other machines have."""
         for text in ("", "{", "<<<<<<< HEAD\n[]", "[1]", '[{"runs": {"a": {}}}]'):
@@ -742,6 +757,8 @@ class TestFingerprint:
         ({"determinism_cost": "1.25"}, "'1.25' is not a limit such as '<= 1.25'"),
         ({"matrix": ["repeat"]}, "require.matrix: needs the study matrix, add it to studies"),
         ({"matrx": ["repeat"]}, "require.matrx: unknown key, did you mean matrix?"),
+        # Red at b3a03f7a: unknown key, did you mean determinism_cost?
+        ({"fastest_pair": "equal"}, "reproducibility.variants has no fastest; known: "),
     ],
 )
 def test_requirements_are_checked_with_the_config(requirements, message):

@@ -1,11 +1,17 @@
 """Who waits for whom in one working directory."""
 
+import errno
+import os
+import sqlite3
 import subprocess
 import sys
+import time
 
 import pytest
 
+from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process import side_by_side as module
+from twinrun.process.opened_entries import training_of
 from twinrun.process.side_by_side import FOLDER, is_alone, keep_alone, side_by_side
 
 # Begins a training as it is told, and ends it when its input ends.
@@ -91,6 +97,25 @@ def test_a_workload_that_was_disturbed_is_known(another):
     assert is_alone("mine")
     assert not is_alone("min")
     assert (FOLDER / "alone").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)),
+        BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)),
+        sqlite3.OperationalError("database is locked"),
+        FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)),
+    ],
+)
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_a_port_or_a_lock_that_another_training_has_is_its_doing(another, error, is_beside):
+    """Red at b3a03f7a, of a port: the run had failed for good."""
+    with side_by_side("mine", alone=False) as neighbours:
+        who = f"{training_of('other' if is_beside else 'mine')}/1"
+        neighbours.log.write_text(f"{who}\tjoined\t{time.time_ns()}\t\n")
+        said = neighbours.of_others(TwinrunError(sentence_of(error)))
+    assert (said is not None) is is_beside
 
 
 def test_a_folder_that_cannot_be_written_keeps_nobody(tmp_path, monkeypatch):

@@ -213,16 +213,24 @@ class OwnState:
             self._set[name, singly] = set()
             if begins_if_asked(self._owner):
                 return self._set[name, singly]
-            with suppress(Exception):  # of whatever class
-                own = attributes_seen(self._owner)
-                attributes = {k: v for k, v in own.items() if k != name}
-                plain = {key: value for key, value in attributes.items() if is_plain(value)}
-                other = self._another(copy.deepcopy(plain))
-                with isolate_rng():
-                    other.load_state_dict(copy.deepcopy(self._owner.state_dict()))
-                found = values_seen(attributes_seen(other)[name], "", singly=singly)
-                self._set[name, singly] = {*found}
+            # One that is filled has to be there.
+            for begins_with in ({}, self._emptied(name)):
+                with suppress(Exception):  # of whatever class
+                    own = attributes_seen(self._owner)
+                    attributes = {k: v for k, v in own.items() if k != name and is_plain(v)}
+                    other = self._another({**copy.deepcopy(attributes), **begins_with})
+                    with isolate_rng():
+                        other.load_state_dict(copy.deepcopy(self._owner.state_dict()))
+                    found = values_seen(attributes_seen(other)[name], "", singly=singly)
+                    self._set[name, singly] = {*found}
+                    break
         return self._set[name, singly]
+
+    def _emptied(self, name: str) -> dict[str, object]:
+        """Return an attribute that is a container as an empty one."""
+        value = attributes_seen(self._owner).get(name)
+        is_one = type(value) in (list, dict, set, deque)
+        return {name: type(value)()} if is_one else {}
 
     def _another(self, attributes: dict[str, object]) -> Any:
         if hasattr(type(self._owner), "__del__"):  # by which it would close what is not its own

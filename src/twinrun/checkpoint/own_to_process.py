@@ -4,6 +4,7 @@ A resumed training has its own: another folder, another name of its log, another
 """
 
 import collections
+import contextlib
 import copy
 import datetime
 import enum
@@ -23,8 +24,8 @@ from twinrun.containers import entries, holds_plain, is_container, is_really, si
 
 _FEW, _MANY = 32, 1 << 16  # values in a container, and containers
 _FEW_ROWS = 1 << 10
-MOMENTS = (datetime.date, datetime.time, time.struct_time, np.datetime64, uuid.UUID)
-_NAMES = (str, PurePath, *MOMENTS)
+_MOMENTS = (datetime.date, datetime.time, time.struct_time, np.datetime64, uuid.UUID)
+_NAMES = (str, PurePath, *_MOMENTS)
 # A moment by the clock that counts from 1970, also one of before or to come, but not so far that
 # many seeds are one.
 _FAR = 30 * 86400.0
@@ -70,6 +71,25 @@ def is_moment(value: object) -> bool:
     return is_near and any(abs(value / unit - time.time()) < _FAR for unit in _UNITS)
 
 
+def is_of_calendar(value: object) -> bool:
+    """Say whether a value is a day or a moment near now, a time of a day, or a name drawn here."""
+    if issubclass(type(value), uuid.UUID):
+        return is_drawn(f"{value}")
+    if issubclass(type(value), datetime.time):
+        return True
+    seconds = None
+    with contextlib.suppress(ValueError, OverflowError, OSError, TypeError):
+        if issubclass(type(value), datetime.datetime):
+            seconds = cast(datetime.datetime, value).timestamp()
+        elif issubclass(type(value), datetime.date):
+            seconds = time.mktime(cast(datetime.date, value).timetuple())
+        elif issubclass(type(value), time.struct_time):
+            seconds = time.mktime(cast(time.struct_time, value))
+        elif issubclass(type(value), np.datetime64):
+            seconds = float(cast(np.datetime64, value).astype("datetime64[s]").astype(np.int64))
+    return seconds is not None and is_moment(seconds)
+
+
 def counted() -> list[float]:
     """Return the seconds that the clocks show which count from the start of the machine."""
     return [clock() for clock in _COUNTERS]
@@ -103,10 +123,10 @@ def with_own(first: object, own: object, then: Clocks, now: Clocks) -> tuple[obj
             return (first, False) if text is None else (type(own)(text), True)
         is_own = _belongs(first, own) or _went_on(_number(first), _number(own), then, now)
         return (own, True) if is_own else (first, False)
+    there, here = dict(entries(first)), dict(entries(own))
     # In a long list there are numbers of all sizes.
     if holds_plain(first) and not isinstance(first, dict) and size_of(first) > _FEW:
-        return first, False
-    there, here = dict(entries(first)), dict(entries(own))
+        there = {key: value for key, value in there.items() if isinstance(value, str)}
     new = here.keys() - there.keys()
     if isinstance(first, dict) and new and all(map(_is_key_of_process, new)):
         return own, True
@@ -115,7 +135,7 @@ def with_own(first: object, own: object, then: Clocks, now: Clocks) -> tuple[obj
     if not others:
         return first, False
     if not isinstance(first, dict):
-        return type(first)(others.get(key, value) for key, value in there.items()), True
+        return type(first)(others.get(key, value) for key, value in entries(first)), True
     made = copy.copy(first)  # one of its class, in its order
     for key, value in others.items():
         dict.__setitem__(made, key, value)
@@ -127,7 +147,7 @@ def _belongs(first: object, own: object) -> bool:
     if type(own) is not type(first):  # None is no moment that was
         return False
     is_its_number = type(own) is int and own >= _LEAST_NUMBER and own != first and is_child(own)
-    return is_its_number or is_moment(own) or issubclass(type(own), MOMENTS)
+    return is_its_number or is_moment(own) or is_of_calendar(own)
 
 
 def _is_key_of_process(key: object) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.looks import look
-from twinrun.checkpoint.own_to_process import MOMENTS, Clocks, with_own
+from twinrun.checkpoint.own_to_process import Clocks, is_of_calendar, with_own
 from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_state import look_of_callbacks
 from twinrun.checkpoint.users_code import attributes_seen, is_users
@@ -175,7 +175,7 @@ class _Forms:
         if is_container(value) or isinstance(value, deque):
             several = [item for _, item in entries(value)] if is_container(value) else [*value]
             return self._whole(value, [self.form(item, depth + 1) for item in several], depth)
-        if issubclass(kind, MOMENTS) or is_bar(value):
+        if is_of_calendar(value) or is_bar(value):
             return _named(kind, "")  # each process has its own
         is_own = is_users(kind.__module__) and not callable(value) and not hasattr(kind, "__next__")
         if is_own and not any(is_really(value, other) for other in _OTHERS):

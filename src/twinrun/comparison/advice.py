@@ -38,7 +38,8 @@ ADVICE: dict[Cause, str] = {
     "optimizer": "look at the optimizer: its state, what else writes that (a hook), and its "
     "implementation",
     "end of the training": "look for what ends a training or an epoch (early stopping, a time "
-    "limit, `should_stop`), or for a loader of another length",
+    "limit, `should_stop`), whether what that goes by (a metric of validation) differs before it, "
+    "and for a loader of another length",
     "not held": f"no step shows what neither the module nor an optimizer of Lightning's holds: "
     f"make it a submodule to see where it begins, or look at all that trains it, for weights that "
     f"are drawn without the seed, and for {_EMPTY}",
@@ -47,7 +48,8 @@ ADVICE: dict[Cause, str] = {
 # Of the optimizer's settings: numbers of Python's.
 SETTINGS_ADVICE = (
     "look for what sets it, and from what (a schedule, a callback, `configure_optimizers`, or "
-    "`optimizer_step`, `training_step` and other hooks of the module)"
+    "`optimizer_step`, `training_step` and other hooks of the module); what it goes by, such as a "
+    "metric of validation, may differ before it"
 )
 
 # Operations that `torch.use_deterministic_algorithms` documents, as torch 2.13 names them in a

@@ -61,7 +61,11 @@ def _of_names(part: SoundPart) -> Iterator[str]:
         "matrix": "matrix",
     }
     for name, wanted in config["require"].items():
-        if name not in studies:
+        if name.endswith("_pair") and name not in studies:
+            variant = name.removesuffix("_pair")
+            near = suggestion(variant, repeated)
+            yield f"require.{name}: reproducibility.variants has no {variant}{near}"
+        elif name not in studies:
             yield f"require.{name}: unknown key{suggestion(name, list(studies))}"
         elif studies[name] not in config["studies"]:
             yield f"require.{name}: needs the study {studies[name]}, add it to studies"

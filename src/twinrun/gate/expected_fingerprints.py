@@ -106,7 +106,7 @@ def read(path: str | Path) -> list[Entry]:
     """
     try:
         # FileNotFoundError is an OSError, so it is caught before that.
-        return artifacts.read_record(path, list[Entry])
+        entries = artifacts.read_record(path, list[Entry])
     except FileNotFoundError:
         return []
     except (TwinrunError, OSError) as error:
@@ -117,6 +117,26 @@ def read(path: str | Path) -> list[Entry]:
             f"back from where it was whole (a merge may have left its marks in it), or delete it "
             f"and accept what is found (python -m twinrun.gate results/gate.json --accept)"
         ) from None
+    return _joined(path, entries)
+
+
+def _joined(path: str | Path, entries: Sequence[Entry]) -> list[Entry]:
+    """Join entries of one environment, as a merge of two branches may leave them.
+
+    Raises:
+        TwinrunError: if they expect different ends of one run.
+    """
+    found: list[Entry] = []
+    for entry in entries:
+        runs = _entry(found, entry["environment"])["runs"]
+        for name, run in entry["runs"].items():
+            if runs.setdefault(name, run)["weights"] != run["weights"]:
+                raise TwinrunError(
+                    f"require.fingerprint: {path} expects two ends of {name} in one environment, "
+                    f"weights {runs[name]['weights'][:12]}... and {run['weights'][:12]}...: take "
+                    f"one of the two out (a merge may have kept both)"
+                )
+    return found
 
 
 def write(path: str | Path, entries: list[Entry]) -> None:

@@ -45,12 +45,13 @@ class Neighbours:
 
         Args:
             error: by which it failed, if it did. One of a file or folder that was there, was not,
-                or was shortened, may be due to those beside it.
+                was locked, or was shortened, or of a port, may be due to those beside it.
         """
         if files := files_of(self.log, self.who, "disturbed", self.since):
             return read_of_others(files)
-        numbers = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
-        is_of_file = any(os.strerror(number) in str(error) for number in numbers)
+        numbers = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.EADDRINUSE, errno.EAGAIN)
+        words = (*map(os.strerror, numbers), "database is locked")
+        is_of_file = any(each in str(error) for each in words)
         is_of_file |= is_of_a_shortened_file(error)
         if is_of_file and is_beside_others(self.log, self.who, self.since):
             return f"it failed beside another training ({error})"
