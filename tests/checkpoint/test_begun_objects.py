@@ -152,6 +152,22 @@ class Arrays(Counts):
         return float(np.mean(self.held[0]))
 
 
+class Node:
+    """Knows what it lies in."""
+
+    def __init__(self, norm, above=None):
+        self.norm, self.above = norm, above
+        self.below = [] if above else [Node(norm / 2, self)]
+
+
+class InATree(Counts):
+    def taken(self, norm, trainer):
+        return Node(norm)
+
+    def factor(self):
+        return self.held.below[0].norm
+
+
 class Stateless(pl.Callback):
     """Has no state: red at b3a03f7a as the attempt ended."""
 
@@ -175,7 +191,7 @@ class OfAPhase(Small):
 
 
 SET_AGAIN = [WithADataclass, WithATuple, WithAnArray, WithAWord, SaysNothing, Nested, Tuples]
-SET_AGAIN += [Copies, InADictionary, InADefault, Arrays, Stateless]
+SET_AGAIN += [InATree, Copies, InADictionary, InADefault, Arrays, Stateless]
 
 
 @pytest.mark.one_in(2)

@@ -121,7 +121,7 @@ KINDS = {
     ),
     "a requirement of nothing": (
         {"require": {"absent_pair": "equal"}},
-        "require.absent_pair: unknown key; known: nondeterministic_pair",
+        "require.absent_pair: reproducibility.variants has no absent; known: nondeterministic",
     ),
 }
 

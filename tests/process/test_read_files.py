@@ -1,6 +1,8 @@
 """What the code of a job reads is remembered beside its result, and is a part of the plan."""
 
 import os
+import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,8 +43,8 @@ def job(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.chdir(tmp_path)
 
-    def do(code, planned="", *, workers=1):
-        beside = side_by_side("w", alone=False)
+    def do(code, planned="", *, workers=1, who="w"):
+        beside = side_by_side(who, alone=False)
         # What fails is kept as a result elsewhere.
         with kept(RESULT, planned) as log, beside, suppress(TwinrunError):
             launch("job:train", {"code": code}, log, workers=workers)
@@ -80,6 +82,22 @@ def test_what_a_job_reads_counts_until_it_is_done_again(job, code, workers):
     rows.unlink()
     assert state_of() not in ("", found)
     assert changed(read_by(RESULT)) == {"data/rows.csv": GONE}
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        "sqlite3.connect('data/rows.db').execute('pragma user_version')",
+        "open('data/rows.db', 'r+b').read()",
+    ],
+)
+def test_what_is_opened_to_be_written_and_stays_as_it_is_counts(job, opened):
+    """Red before: of two trainings the second one found what it took for the first one's."""
+    sqlite3.connect("data/rows.db").execute("create table rows (number int)")
+    time.sleep(0.05)  # by the clock of the files
+    for who in ("first", "second"):
+        assert job(f"import sqlite3; {opened}", who=who) == ""
+        assert [*read_by(RESULT)] == ["data/rows.db"]
 
 
 @pytest.mark.parametrize(

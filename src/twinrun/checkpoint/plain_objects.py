@@ -150,6 +150,7 @@ class _Forms:
 
     def __init__(self, parts: Mapping[int, str]) -> None:
         self._parts, self._left = parts, _MOST
+        self._seen = dict[int, int]()  # turns of what lies in it, by identity
 
     def form(self, value: object, depth: int) -> object:
         """Return plain data that is another one where the value is.
@@ -169,6 +170,9 @@ class _Forms:
             return _named(kind, copied)
         if kind is np.ndarray and is_plain(copied := np.array(value)):
             return copied
+        if id(value) in self._seen:
+            return _named(kind, f"the same as {self._seen[id(value)]}")
+        self._seen[id(value)] = len(self._seen)
         if is_really(value, dict):
             held = {self._key(key, n): item for n, (key, item) in enumerate(entries(value))}
             return self._whole(value, {k: self.form(v, depth + 1) for k, v in held.items()}, depth)

@@ -180,12 +180,21 @@ class OpenedLog:
         self.note_opened(file)
         if entry != "disturbed" and not is_moved:
             self._note_shared(file)
-            if not (ours or {file} & (self.several | self.others | self.attempts)):
+            if not self._is_of_trainings(file):
                 self.data.note(file)
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))
             self.append(entry, file)
+
+    def _is_of_trainings(self, file: str) -> bool:
+        """Say whether a training that has opened a file to write it may have changed it since."""
+        is_written = any(file in known for known in (self.ours, self.others, self.attempts))
+        since = self.earlier.get(file) if file in self.several else None
+        if since is None and not is_written:
+            return False
+        # Who opens a data base, or maps an array, need not write to it.
+        return is_changed_since(file, (since or self.began) - TICK_NS)
 
     def note_opened(self, file: str) -> None:
         """Remember when a file was opened that may be read as long as it is held."""
