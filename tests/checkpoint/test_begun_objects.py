@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import functools
 import time
 import uuid
 from typing import NamedTuple
@@ -190,7 +191,55 @@ class OfAPhase(Small):
         self.optimizers().param_groups[0]["lr"] = rate
 
 
-SET_AGAIN = [WithADataclass, WithATuple, WithAnArray, WithAWord, SaysNothing, Nested, Tuples]
+class Scales:
+    """Can be called, as a loss or a schedule of one's own."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self):
+        return self.by
+
+
+class IsCalled(Counts):
+    def taken(self, norm, trainer):
+        return Scales(norm)
+
+    def factor(self):
+        return self.held()
+
+
+class IsCalledWithout(Stateless):
+    def on_train_start(self, trainer, pl_module):
+        self.held = Scales(pl_module.hidden.weight.detach().norm().item())
+
+    def factor(self):
+        return self.held()
+
+
+class OnlyResumed(Counts):
+    """Sets something only where it is resumed. Red at b3a03f7a: it stayed."""
+
+    def taken(self, norm, trainer):
+        if trainer.global_step:
+            self.more = 4
+
+    def factor(self):
+        return 0.1 * getattr(self, "more", 1)
+
+
+SET_AGAIN = [
+    OnlyResumed,
+    IsCalled,
+    IsCalledWithout,
+    WithADataclass,
+    WithATuple,
+    WithAnArray,
+    WithAWord,
+    SaysNothing,
+    Nested,
+    Tuples,
+]
 SET_AGAIN += [InATree, Copies, InADictionary, InADefault, Arrays, Stateless]
 
 
@@ -210,12 +259,17 @@ class WithADecimal(Counts):
         return decimal.Decimal(str(norm))
 
 
+class WithAPartial(Counts):
+    def taken(self, norm, trainer):
+        return functools.partial(float, norm)
+
+
 class WithASet(Counts):
     def taken(self, norm, trainer):
         return {(round(1000 * norm), 1)}
 
 
-@pytest.mark.parametrize("kind", [WithADecimal, WithASet])
+@pytest.mark.parametrize("kind", [WithADecimal, WithASet, WithAPartial])
 def test_what_cannot_be_set_again_ends_the_attempt(tmp_path, kind):
     class Uses(kind):
         def factor(self):
@@ -373,6 +427,20 @@ class WeighsByMember(Weighs):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("data", [Weighs, WeighsByTensor, WeighsByMember])
+class WeighsByObject(Weighs):
+    @staticmethod
+    def of(epoch):
+        return IsShare(1 / (1 + epoch))
+
+
+class IsShare:
+    def __init__(self, share):
+        self.share = share
+
+    def __float__(self):
+        return self.share
+
+
+@pytest.mark.parametrize("data", [WeighsByObject, Weighs, WeighsByTensor, WeighsByMember])
 def test_so_are_numbers_of_a_data_module(tmp_path, data):
     assert_resumed(tmp_path, [7], kills=[8], data=data, module=Small, max_epochs=4)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from dataclasses import asdict
 
 import pytest
@@ -102,7 +103,7 @@ def test_changed_data_that_no_dataset_names_is_not_comparable(made, content, how
     rows.write_text("1,2")
     with kept(RUN, ""):
         notes = ReadFiles(notes_of(log_of(made / RUN)), str(made))
-        notes.note(str(rows))
+        notes.note(str(rows), began=time.time_ns())
     assert stale_reasons([RUN], made) == []
     _now_once.cache_clear()
     if content is None:

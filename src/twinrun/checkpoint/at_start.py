@@ -14,6 +14,7 @@ import torch
 
 from twinrun.checkpoint.begun_attributes import (
     CALLBACK,
+    IS_CALLED,
     MODULE,
     OPTIMIZER,
     attributes_now,
@@ -23,7 +24,7 @@ from twinrun.checkpoint.begun_attributes import (
     owner_of,
     set_to,
 )
-from twinrun.checkpoint.beside_states import BESIDE, is_of_state
+from twinrun.checkpoint.beside_states import BESIDE, DATA, is_of_state
 from twinrun.checkpoint.own_states import SAID, is_other
 from twinrun.checkpoint.own_to_process import (
     Clocks,
@@ -112,7 +113,8 @@ def made_anew(
     return [
         key
         for key, state in now.items()
-        if key.startswith((MODULE, CALLBACK))
+        if key.startswith((MODULE, CALLBACK, BESIDE))
+        and not key.startswith(f"{BESIDE}{DATA} ")  # which may be looked at here alone
         and is_other(None, state)
         and not (key in start or key in before or key in later)
     ]
@@ -125,7 +127,7 @@ def remove(trainer: pl.Trainer, keys: Sequence[str]) -> str | None:
     if layers:  # each has that
         path = layers[0].removeprefix(MODULE).rpartition(" ")[0]
         return f"{type(trainer.lightning_module).__name__}.{path} {only}"
-    for key in keys:
+    for key in dict.fromkeys(key.removesuffix(IS_CALLED) for key in keys):
         owner, name = owner_of(trainer, key)
         if name not in vars(owner):  # of what TorchScript keeps, say
             return f"{called(trainer, key)} {only}"

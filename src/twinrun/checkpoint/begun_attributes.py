@@ -3,7 +3,8 @@
 Each by a key that says whose it is; in a resumed training those hooks set it once more.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Container, Mapping
 from pathlib import PurePath
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint.beside_states import BESIDE, DATA, beside_states, beside_states_now
-from twinrun.checkpoint.looks import UNSEEN
+from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
 from twinrun.checkpoint.unsaved_optimizers import (
@@ -23,8 +24,11 @@ from twinrun.checkpoint.unsaved_state import (
     attributes_of_callbacks,
     kept_anyway,
     look_of_callbacks,
+    says_itself,
 )
+from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
 
+IS_CALLED = "()"  # behind the name of what can be called, of which others look at the name alone
 MODULE, CALLBACK, OPTIMIZER = "module ", "callback ", "optimizer "
 
 
@@ -40,6 +44,7 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{f"{CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
         **beside_states_now(trainer),
+        **{key: _look_inside(value, {**kept}) for key, value in _called_objects(trainer).items()},
     }
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
 
@@ -74,7 +79,31 @@ def attributes_now(trainer: pl.Trainer) -> dict[str, object]:
         **{f"{CALLBACK}{key}": value for key, value in callbacks},
         **{f"{OPTIMIZER}{key}": value for key, value in _of_optimizers(trainer).items()},
         **beside_states(trainer),
+        **_called_objects(trainer),
     }
+
+
+def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
+    """Return what can be called and holds something: objects of a user's own, and partials."""
+    kept = kept_anyway(trainer)
+    owners: dict[str, object] = {
+        f"{MODULE}{path} ": part for path, part in trainer.lightning_module.named_modules()
+    }
+    for turn, each in enumerate(vars(trainer)["callbacks"]):
+        kind = type(each)
+        if is_users(kind.__module__):
+            prefix = BESIDE if says_itself(kind) else CALLBACK
+            owners[f"{prefix}{turn} {kind.__name__}."] = each
+    return {
+        f"{key}{name}{IS_CALLED}": value
+        for key, owner in owners.items()
+        for name, value in attributes_seen(owner).items()
+        if id(value) not in kept and (is_called_object(value) or type(value) is functools.partial)
+    }
+
+
+def _look_inside(value: object, held: Container[int]) -> str:
+    return look(attributes_seen(value) if is_called_object(value) else value, held)
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
@@ -88,7 +117,7 @@ def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
 
 def called(trainer: pl.Trainer, key: str) -> str:
     """Return the name of an attribute in a sentence."""
-    path, _, name = key.removeprefix(MODULE).rpartition(" ")
+    path, _, name = key.removeprefix(MODULE).removesuffix(IS_CALLED).rpartition(" ")
     if not key.startswith(MODULE):
         return name
     return f"{type(trainer.lightning_module.get_submodule(path)).__name__}.{name}"
@@ -105,6 +134,7 @@ def set_to(trainer: pl.Trainer, key: str, value: object) -> None:
 
 def owner_of(trainer: pl.Trainer, key: str) -> tuple[object, str]:
     """Return what has the attribute that a key names, and its name there."""
+    key = key.removesuffix(IS_CALLED)
     if key.startswith(MODULE):
         path, _, name = key.removeprefix(MODULE).rpartition(" ")
         return trainer.lightning_module.get_submodule(path), name

@@ -1,6 +1,5 @@
 """What callbacks with a state of their own, and data modules, have beside that state."""
 
-import dataclasses
 import enum
 from collections import deque
 from itertools import islice
@@ -9,7 +8,6 @@ from pathlib import PurePath
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import Dataset
 
 from twinrun.checkpoint.own_states import OwnState
 from twinrun.checkpoint.own_to_process import in_short_table, is_moment, is_short
@@ -21,6 +19,7 @@ from twinrun.checkpoint.unsaved_state import (
     own_of_callback,
     says_itself,
 )
+from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import is_container, is_really
 
 _MOST_NUMBERS, _MOST_BYTES = 1 << 16, 1 << 20  # of a data module
@@ -82,8 +81,14 @@ def _is_few(value: object) -> bool:
 
 
 def _is_small(value: object) -> bool:
-    is_own = dataclasses.is_dataclass(value) and not isinstance(value, Dataset)
-    return is_plain(value) or isinstance(value, np.ndarray | PurePath) or is_own
+    if is_plain(value) or isinstance(value, np.ndarray | PurePath):
+        return True
+    # One that has items may be data.
+    if not is_users(type(value).__module__) or hasattr(type(value), "__getitem__"):
+        return False
+    held = attributes_seen(value)
+    found = in_short_table(held)
+    return found is not None and all(map(is_plain, found)) and bytes_in(found) <= _MOST_BYTES
 
 
 def is_of_state(owner: object, name: str, value: object) -> bool:

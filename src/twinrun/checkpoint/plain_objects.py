@@ -18,7 +18,7 @@ from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_to_process import Clocks, is_of_calendar, with_own
 from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_state import look_of_callbacks
-from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
 from twinrun.containers import entries, is_bar, is_container, is_really, set_attribute_of, size_of
 
 _OBJECT = "twinrun: an object"
@@ -181,7 +181,8 @@ class _Forms:
             return self._whole(value, [self.form(item, depth + 1) for item in several], depth)
         if is_of_calendar(value) or is_bar(value):
             return _named(kind, "")  # each process has its own
-        is_own = is_users(kind.__module__) and not callable(value) and not hasattr(kind, "__next__")
+        is_own = is_users(kind.__module__) and not hasattr(kind, "__next__")
+        is_own = is_own and (not callable(value) or is_called_object(value))
         if is_own and not any(is_really(value, other) for other in _OTHERS):
             return self._whole(value, None, depth)
         return _named(kind, look_of_callbacks(value, self._parts, self._parts))

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TypeGuard
 
 import numpy as np
+import torch
 
 from twinrun.containers import attributes_of, is_really
 from twinrun.hidden_content import is_of_c
@@ -59,6 +60,12 @@ def is_set(value: object) -> TypeGuard[set[object]]:
 def is_code(value: object) -> bool:
     """Say whether a value is a class, a function or a method."""
     return isinstance(value, type | types.FunctionType | types.MethodType)
+
+
+def is_called_object(value: object) -> bool:
+    """Say whether a value is an object of a user's own that can be called and holds something."""
+    is_own = callable(value) and is_users(type(value).__module__)
+    return is_own and not is_really(value, torch.nn.Module) and bool(attributes_seen(value))
 
 
 def is_computed_once(owner: object, called: str) -> bool:

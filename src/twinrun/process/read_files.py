@@ -19,6 +19,7 @@ from pathlib import Path
 
 from twinrun import artifacts
 from twinrun.process.import_record import LOG, relative
+from twinrun.process.opened_entries import changed_at
 
 MOST_FILES = 10_000  # and folders, of a job
 MOST_BYTES = 1 << 28  # that are hashed of a job; it takes a part of a second
@@ -26,7 +27,7 @@ _MOST_LOGGED = 1 << 22  # bytes of the file of notes: processes that know little
 _NAMES, _STATE = "names ", " bytes written at "
 GONE = "gone"
 # What a machine has for all.
-_OF_MACHINE = ("/etc/", "/usr/", "/run/", "/var/lib/", "/lib/", "/lib64/")
+_OF_MACHINE = ("/etc/", "/usr/lib/", "/usr/lib64/", "/usr/share/", "/lib/", "/lib64/")
 
 
 def notes_of(log: Path) -> Path:
@@ -61,11 +62,12 @@ class ReadFiles:
         log = os.environ.get(LOG)
         return cls(notes_of(Path(log)) if log else None, folder)
 
-    def note(self, file: str, *, is_listed: bool = False) -> None:
+    def note(self, file: str, *, began: int, is_listed: bool = False) -> None:
         """Note a file that is read, or a folder that is listed.
 
         Args:
             file: its absolute path.
+            began: when (ns) the job did: what has changed since, it may have written itself.
             is_listed: it is a folder.
         """
         if self._descriptor < 0 or file in self._known or len(self._known) >= MOST_FILES:
@@ -81,6 +83,8 @@ class ReadFiles:
                 return
         with suppress(OSError, ValueError):  # what is not there, as the code will see
             self._known.add(file)  # to look at it is heard too
+            if (changed := changed_at(file)) is None or changed >= began:
+                return
             line = json.dumps([file, _listed(file) if is_listed else _state(file)])
             if file.isprintable() and os.fstat(self._descriptor).st_size < _MOST_LOGGED:
                 os.write(self._descriptor, f"{line}\n".encode())

@@ -131,7 +131,7 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             if isinstance(arguments[0], str | os.PathLike):
                 folder = os.path.abspath(arguments[0])  # noqa: PTH100
                 if is_theirs(folder, _log) and not _asks_for_code():
-                    _log.data.note(folder, is_listed=True)
+                    _log.data.note(folder, began=_log.began, is_listed=True)
         elif event.startswith("os.") and arguments[-1] != NO_FOLDER:
             return  # as `shutil.rmtree` removes what lies inside, by names from an open folder
         elif event in ("os.rename", "os.link", "os.symlink"):
