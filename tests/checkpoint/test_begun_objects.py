@@ -115,7 +115,7 @@ class Nested(Counts):
 
 class Tuples(Nested):
     def taken(self, norm, trainer):
-        return {"layers": [NormTuple(0.5), NormTuple(norm)], "range": range(3)}
+        return {"layers": (Norm(0.5), NormTuple(norm)), "range": range(3)}
 
 
 class Copies(Counts):

@@ -1,5 +1,6 @@
 """What the code of a job reads is remembered beside its result, and is a part of the plan."""
 
+import json
 import os
 import sqlite3
 import time
@@ -119,6 +120,32 @@ def test_what_it_writes_and_what_is_no_data_counts_not(job, code):
         Path(name).write_text("1")
     assert job(code) == ""
     assert read_by(RESULT) == {}
+
+
+HELD = "from twinrun.process.read_files import held_by_this_job as held"
+MAKES = f"""
+if not os.path.exists('made.csv'):
+    open('made.csv', 'w').write('1')
+open('made.csv').read()
+{HELD}
+json.dump(held(), open('results/held.json', 'w'))
+"""
+
+
+def test_what_one_has_made_and_another_found_is_compared(job):
+    """Red at first: the one that had found it was trained again, and compared with the other."""
+    found = []
+    for who in ("first", "second", "third"):
+        if who == "third":
+            Path("made.csv").write_text("2")
+            time.sleep(0.05)  # by the clock of the files
+        assert job(MAKES, who=who) == ""
+        found.append(json.loads(Path("results/held.json").read_text()))
+        assert (read_by(RESULT) == {}) is (who == "first")
+    first, second, third = found
+    assert other_file(first, second) is None
+    assert other_file(first, third) == other_file(second, third) == "made.csv"
+    assert other_file(first, {"made.csv": "made 0"}) is None  # each has made its own
 
 
 def test_a_file_that_comes_into_a_folder_of_data_counts(job):

@@ -25,8 +25,9 @@ _BEGAN = {clock: clock() for clock in (*_SECONDS, *_NANOSECONDS)}
 _NAMES: set[str] = set()  # which `tempfile` has drawn for files and folders in this process
 _LONG = 8  # letters of such a one
 _DRAWN: set[str] = set()  # how what the operating system has drawn begins, in hexadecimal digits
-_SHORT, _LONGEST_DRAW, _MOST_DRAWN = 6, 64, 10_000  # digits, bytes, and how many
-_DIGITS = re.compile(rf"(?=([0-9a-f]{{{_SHORT}}}))")
+_SHORT, _LONGEST_DRAW = 6, 64  # digits, bytes
+_FEW_DRAWN, _MOST_DRAWN = 256, 10_000
+_DIGITS = [re.compile(rf"(?=([0-9a-f]{{{count}}}))") for count in (_SHORT, _LONG)]
 _HEX = ("8", "4", "4", "4", "12")
 _UUID = re.compile("-?".join(f"[0-9a-f]{{{count}}}" for count in _HEX))
 _MOST_READ, _MOST_FILES = 1 << 12, 64  # bytes where a file begins and ends; files of a folder
@@ -41,7 +42,9 @@ def _note_draws() -> None:
     def noted(size: int, /) -> bytes:
         found = drawn(size)
         if len(_DRAWN) < _MOST_DRAWN and size <= _LONGEST_DRAW:
-            _DRAWN.add(found[: _SHORT // 2].hex())
+            # Of many draws six digits are those of one by chance.
+            digits = _LONG if len(_DRAWN) > _FEW_DRAWN else _SHORT
+            _DRAWN.update(found.hex()[:count] for count in {digits, _LONG})
         return found
 
     os.urandom = random._urandom = noted  # pyrefly: ignore[missing-attribute]
@@ -103,7 +106,7 @@ def is_drawn(text: str) -> bool:
     >>> is_drawn(f"run-{uuid.uuid4().hex[:8]}"), is_drawn("run-3fa85f64")
     (True, False)
     """
-    digits = {found[1] for found in _DIGITS.finditer(text.replace("-", ""))}
+    digits = {found[1] for each in _DIGITS for found in each.finditer(text.replace("-", ""))}
     return is_temporary(text) or not digits.isdisjoint(_DRAWN)
 
 

@@ -133,6 +133,9 @@ def _made_again(item: object, first: Any, own: Any) -> object:
             pairs = zip(tuple.__iter__(item), held, strict=True)
             made = [_made_again(each, held[key], now[key]) for each, key in pairs]
             return tuple.__new__(type(item), made)
+    if type(item) is tuple and isinstance(first, list) and isinstance(own, list):
+        several = zip(item, first, own, strict=False)
+        return tuple(_made_again(*each) for each in several) if len(first) == len(own) else item
     _set_inside(item, first, own)
     return item
 

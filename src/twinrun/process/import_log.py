@@ -25,7 +25,7 @@ from twinrun import artifacts
 from twinrun.process.import_record import LOG, hash_of_source
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
-from twinrun.process.read_files import as_noted, changed, held, notes_of
+from twinrun.process.read_files import as_noted, changed, held, is_made, notes_of
 from twinrun.process.source_hash import find_source
 
 GONE = "gone"
@@ -59,7 +59,8 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
         # Code that the job itself has made and removed is none that anybody could change.
         begun, entries = _read(log)
         entries = [entry for entry in entries if Path(entry.file).is_file()]
-        beside, read = _found_beside(begun.beside, entries), {**begun.read, **held(log)}
+        read = {file: mark for file, mark in held(log).items() if not is_made(mark)}
+        beside, read = _found_beside(begun.beside, entries), {**begun.read, **read}
         _write(log, _Begun(planned, beside, read), entries)
         notes_of(log).unlink(missing_ok=True)
 
@@ -123,7 +124,8 @@ def state_of(result: str | Path, search_path: Sequence[str]) -> str:
     """
     begun, entries = _read(log := log_of(result))
     # Of a job that was killed there are notes alone.
-    read = {**as_noted(log), **begun.read}
+    noted = {file: mark for file, mark in as_noted(log).items() if not is_made(mark)}
+    read = {**noted, **begun.read}
     found = {*changed(read).items()}
     for entry in entries:
         file = _file_now(entry.name, entry.file, tuple(search_path))

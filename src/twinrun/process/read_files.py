@@ -24,7 +24,7 @@ from twinrun.process.opened_entries import changed_at
 MOST_FILES = 10_000  # and folders, of a job
 MOST_BYTES = 1 << 28  # that are hashed of a job; it takes a part of a second
 _MOST_LOGGED = 1 << 22  # bytes of the file of notes: processes that know little note again
-_NAMES, _STATE = "names ", " bytes written at "
+_NAMES, _STATE, _MADE = "names ", " bytes written at ", "made "
 GONE = "gone"
 # What a machine has for all.
 _OF_MACHINE = ("/etc/", "/usr/lib/", "/usr/lib64/", "/usr/share/", "/lib/", "/lib64/")
@@ -62,13 +62,16 @@ class ReadFiles:
         log = os.environ.get(LOG)
         return cls(notes_of(Path(log)) if log else None, folder)
 
-    def note(self, file: str, *, began: int, is_listed: bool = False) -> None:
+    def note(
+        self, file: str, *, began: int, is_listed: bool = False, is_made: bool = False
+    ) -> None:
         """Note a file that is read, or a folder that is listed.
 
         Args:
             file: its absolute path.
             began: when (ns) the job did: what has changed since, it may have written itself.
             is_listed: it is a folder.
+            is_made: this training has made it, ahead of its steps, and another one may find it.
         """
         if self._descriptor < 0 or file in self._known or len(self._known) >= MOST_FILES:
             return
@@ -83,9 +86,11 @@ class ReadFiles:
                 return
         with suppress(OSError, ValueError):  # what is not there, as the code will see
             self._known.add(file)  # to look at it is heard too
-            if (changed := changed_at(file)) is None or changed >= began:
+            changed = changed_at(file)
+            if changed is None or (changed >= began and not is_made):
                 return
-            line = json.dumps([file, _listed(file) if is_listed else _state(file)])
+            mark = _listed(file) if is_listed else f"{_MADE * is_made}{_state(file)}"
+            line = json.dumps([file, mark])
             if file.isprintable() and os.fstat(self._descriptor).st_size < _MOST_LOGGED:
                 os.write(self._descriptor, f"{line}\n".encode())
 
@@ -132,19 +137,29 @@ def held(log: Path) -> dict[str, str]:
         log: of the imports of the job.
 
     Returns:
-        For each its SHA-256, or its size and time, or a hash of the names in a folder; nothing of
-        what has changed since it was noted.
+        For each its SHA-256, or its size and time, or a hash of the names in a folder, behind
+        `made` of what the job itself has made; nothing of what has changed since it was noted.
     """
     found, left = dict[str, str](), MOST_BYTES
     for file, mark in as_noted(log).items():
         if _now(file, mark) != mark:
             continue
-        size = 0 if mark.startswith(_NAMES) else int(mark.partition(_STATE)[0])
-        is_hashed = not mark.startswith(_NAMES) and size <= left
-        with suppress(OSError):
-            found[file] = artifacts.sha256(file) if is_hashed else mark
-            left -= size if is_hashed else 0
+        found[file] = mark
+        size = 0 if mark.startswith(_NAMES) else int(_without_made(mark).partition(_STATE)[0])
+        if not mark.startswith(_NAMES) and size <= left:
+            with suppress(OSError):
+                found[file] = f"{_MADE * is_made(mark)}{artifacts.sha256(file)}"
+                left -= size
     return found
+
+
+def is_made(mark: str) -> bool:
+    """Say whether a job had made what it read: another one then makes it again, or finds it."""
+    return mark.startswith(_MADE)
+
+
+def _without_made(mark: str) -> str:
+    return mark.removeprefix(_MADE)
 
 
 def _now(file: str, mark: str, folder: Path = Path()) -> str:
@@ -161,6 +176,8 @@ def _now(file: str, mark: str, folder: Path = Path()) -> str:
     try:
         if mark.startswith(_NAMES):
             return _listed(path)
+        if is_made(mark):
+            return f"{_MADE}{_now(file, _without_made(mark), folder)}"
         return _state(path) if _STATE in mark else artifacts.sha256(path)
     except (OSError, ValueError):
         return mark if file.startswith((os.sep, os.pardir)) else GONE
@@ -183,17 +200,20 @@ def changed(read: Mapping[str, str], folder: Path = Path()) -> dict[str, str]:
 def other_file(first: Mapping[str, str], second: Mapping[str, str]) -> str | None:
     """Name a file, or a folder, that two jobs read and that held something else; None if none.
 
+    What each has made itself is its own.
+
     >>> at = " bytes written at "
     >>> other_file({"a": "8" + at + "1", "b": "f00"}, {"a": "8" + at + "2", "b": "f00", "c": "1"})
     >>> other_file({"a": "8" + at + "1", "b": "f00"}, {"a": "9" + at + "1", "b": "f00"})
     'a'
     """
     for file in sorted(first.keys() & second.keys()):
-        pair = first[file], second[file]
+        marks = first[file], second[file]
+        pair = [_without_made(mark) for mark in marks]
         is_state = [_STATE in mark for mark in pair]
         if all(is_state):  # a copy has a time of its own
-            pair = first[file].partition(_STATE)[0], second[file].partition(_STATE)[0]
-        if pair[0] != pair[1] and is_state[0] == is_state[1]:
+            pair = [mark.partition(_STATE)[0] for mark in pair]
+        if pair[0] != pair[1] and is_state[0] == is_state[1] and not all(map(is_made, marks)):
             return file
     return None
 
