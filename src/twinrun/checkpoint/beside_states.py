@@ -8,6 +8,7 @@ from pathlib import PurePath
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import Dataset, Sampler
 
 from twinrun.checkpoint.own_states import OwnState
 from twinrun.checkpoint.own_to_process import in_short_table, is_moment, is_short
@@ -84,7 +85,8 @@ def _is_small(value: object) -> bool:
     if is_plain(value) or isinstance(value, np.ndarray | PurePath):
         return True
     # One that has items may be data.
-    if not is_users(type(value).__module__) or hasattr(type(value), "__getitem__"):
+    is_data = hasattr(type(value), "__getitem__") or isinstance(value, Dataset | Sampler)
+    if is_data or not is_users(type(value).__module__):
         return False
     held = attributes_seen(value)
     found = in_short_table(held)

@@ -26,7 +26,7 @@ _NAMES: set[str] = set()  # which `tempfile` has drawn for files and folders in 
 _LONG = 8  # letters of such a one
 _DRAWN: set[str] = set()  # how what the operating system has drawn begins, in hexadecimal digits
 _SHORT, _LONGEST_DRAW = 6, 64  # digits, bytes
-_FEW_DRAWN, _MOST_DRAWN = 256, 10_000
+_FEW_DRAWN, _MOST_DRAWN = 512, 10_000  # of six, and of eight digits
 _DIGITS = [re.compile(rf"(?=([0-9a-f]{{{count}}}))") for count in (_SHORT, _LONG)]
 _HEX = ("8", "4", "4", "4", "12")
 _UUID = re.compile("-?".join(f"[0-9a-f]{{{count}}}" for count in _HEX))

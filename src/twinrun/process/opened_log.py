@@ -180,8 +180,9 @@ class OpenedLog:
         self.note_opened(file)
         if entry != "disturbed" and not is_moved:
             self._note_shared(file)
-            if ours == {"prepared"} or not self._is_of_trainings(file):
-                self.data.note(file, began=self.began, is_made=bool(ours))
+            is_made = ours == {"prepared"}
+            if is_made or not self._is_of_trainings(file):
+                self.data.note(file, began=self.began, is_made=is_made)
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))
