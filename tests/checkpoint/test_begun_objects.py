@@ -441,6 +441,21 @@ class IsShare:
         return self.share
 
 
-@pytest.mark.parametrize("data", [WeighsByObject, Weighs, WeighsByTensor, WeighsByMember])
+class WeighsByCall(Weighs):
+    """Red at abcdd7f8: what can be called was its name alone."""
+
+    @staticmethod
+    def of(epoch):
+        return IsCalledShare(1 / (1 + epoch))
+
+
+class IsCalledShare(IsShare):
+    def __call__(self):
+        return self.share
+
+
+@pytest.mark.parametrize(
+    "data", [WeighsByCall, WeighsByObject, Weighs, WeighsByTensor, WeighsByMember]
+)
 def test_so_are_numbers_of_a_data_module(tmp_path, data):
     assert_resumed(tmp_path, [7], kills=[8], data=data, module=Small, max_epochs=4)

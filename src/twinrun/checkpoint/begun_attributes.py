@@ -11,7 +11,13 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from twinrun.checkpoint.beside_states import BESIDE, DATA, beside_states, beside_states_now
+from twinrun.checkpoint.beside_states import (
+    BESIDE,
+    DATA,
+    beside_states,
+    beside_states_now,
+    is_small,
+)
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
@@ -94,12 +100,16 @@ def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
         if is_users(kind.__module__):
             prefix = BESIDE if says_itself(kind) else CALLBACK
             owners[f"{prefix}{turn} {kind.__name__}."] = each
-    return {
+    if (data := vars(trainer).get("datamodule")) is not None:
+        owners[f"{BESIDE}{DATA} {type(data).__name__}."] = data
+    found = {
         f"{key}{name}{IS_CALLED}": value
         for key, owner in owners.items()
         for name, value in attributes_seen(owner).items()
         if id(value) not in kept and (is_called_object(value) or type(value) is functools.partial)
     }
+    of_data = f"{BESIDE}{DATA} "  # which may be data
+    return {k: v for k, v in found.items() if not k.startswith(of_data) or is_small(v)}
 
 
 def _look_inside(value: object, held: Container[int]) -> str:
