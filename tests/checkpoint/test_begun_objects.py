@@ -426,7 +426,6 @@ class WeighsByMember(Weighs):
         return Share.HALF if epoch else Share.ALL
 
 
-@pytest.mark.one_in(3)
 class WeighsByObject(Weighs):
     @staticmethod
     def of(epoch):
@@ -454,6 +453,7 @@ class IsCalledShare(IsShare):
         return self.share
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "data", [WeighsByCall, WeighsByObject, Weighs, WeighsByTensor, WeighsByMember]
 )

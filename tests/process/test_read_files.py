@@ -158,6 +158,22 @@ def test_a_file_that_comes_into_a_folder_of_data_counts(job):
     assert state_of()
 
 
+def test_a_folder_that_each_training_adds_to_counts_not(job):
+    """Red at 531cde28: each one had those before it trained again."""
+    Path("data/runs").mkdir()
+    code = f"""
+{READ}
+turn = len([each for each in os.walk('data')])
+os.makedirs(f'data/runs/{{turn}}')
+from twinrun.process import shared_files
+shared_files.under_way()
+open(f'data/runs/{{turn}}/last.txt', 'w').write('1')
+"""
+    for who in ("first", "second", "third"):
+        assert job(code, who=who) == ""
+    assert [*read_by(RESULT)] == ["data/rows.csv"]
+
+
 def test_what_lies_elsewhere_and_is_not_there_another_machine_has(job, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("staged") / "rows.csv"
     elsewhere.write_text("1")

@@ -18,8 +18,7 @@ if __name__ == "__main__":
         os.environ.update(log)
         record_imports()
         watch()
-        made = Path.cwd() / "results/data"
-        leave_out([str(made)], but=str(made / "none"))
+        leave_out([str(Path(snakemake.output.arrays).absolute().parent)])
         prepare(
             name=snakemake.wildcards.dataset,
             make=snakemake.params.make,

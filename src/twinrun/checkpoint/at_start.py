@@ -80,7 +80,8 @@ def state_at_start(
     gone = {key for key in looks if _is_gone(trainer, key, attributes.get(key), key in same)}
     values = unshared(trainer, {k: v for k, v in attributes.items() if k in same}).items()
     values = {k: v for k, v in values if is_this or not is_name_or_moment(v) or is_text_for_all(v)}
-    forms = {k: kept_of(v, MOST_KEPT, kept_anyway(trainer)) for k, v in values.items()}
+    parts = kept_anyway(trainer)
+    forms = {k: kept_of(v, MOST_KEPT, parts) for k, v in values.items()}
     return AtStart(
         looks={k: f"{SAID}{v.removeprefix(SAID)}" if k in gone else v for k, v in looks.items()},
         values={
@@ -159,6 +160,7 @@ def put_back_start(
     later = _later(changed)
     left, there = left_alone(trainer, saved["values"]), attributes_now(trainer)
     then, own = saved["clocks"] if "clocks" in saved else (), set[str]()  # noqa: SIM401
+    parts = kept_anyway(trainer)
     for key, state in saved["looks"].items():
         others = {each for each in (state, found.get(key, "")) if not each.startswith(SAID)}
         raw = saved["values"].get(key)
@@ -168,7 +170,7 @@ def put_back_start(
         if key.startswith(BESIDE) and found.get(key) == before.get(key):
             continue
         value, now = given_back(raw, trainer.strategy.root_device), there.get(key)
-        made, is_set = set_again(raw, now, then, clocks, kept_anyway(trainer))
+        made, is_set = set_again(raw, now, then, clocks, parts)
         if is_set:
             own.add(key)
             if made is not now:

@@ -198,10 +198,8 @@ def _went_on(first: object, own: object, then: Clocks, now: Clocks) -> bool:
     if max(abs(first), abs(own)) > _LARGEST:  # some are no float
         return False
     # A whole number of so few seconds may be a count.
-    units, longest = (
-        _UNITS if isinstance(own, float) and own % 1 else _UNITS[1:],
-        max(then[0], now[0]),
-    )
+    units = _UNITS if isinstance(own, float) and own % 1 else _UNITS[1:]
+    longest = max(then[0], now[0])
     return any(
         # The first one's is as good a moment, where so little lies between them.
         abs(own - first) / unit > 2 * longest

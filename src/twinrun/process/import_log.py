@@ -25,10 +25,8 @@ from twinrun import artifacts
 from twinrun.process.import_record import LOG, hash_of_source
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
-from twinrun.process.read_files import as_noted, changed, held, is_made, notes_of
+from twinrun.process.read_files import GONE, as_noted, changed, held, is_made, notes_of
 from twinrun.process.source_hash import find_source
-
-GONE = "gone"
 
 
 def log_of(result: str | Path) -> Path:

@@ -188,6 +188,13 @@ class OpenedLog:
             self.read.add((file, entry))
             self.append(entry, file)
 
+    def note_listed(self, folder: str) -> None:
+        """Note a folder whose files it lists, unless trainings write in it: each adds to it."""
+        self.read_on()
+        written = (*self.several, *self.others, *self.attempts, *self.ours)
+        if not any(file.startswith(f"{folder}{os.sep}") for file in written):
+            self.data.note(folder, began=self.began, is_listed=True)
+
     def _is_of_trainings(self, file: str) -> bool:
         """Say whether a training that has opened a file to write it may have changed it since."""
         is_written = any(file in known for known in (self.ours, self.others, self.attempts))

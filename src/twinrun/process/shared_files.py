@@ -131,7 +131,7 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
             if isinstance(arguments[0], str | os.PathLike):
                 folder = os.path.abspath(arguments[0])  # noqa: PTH100
                 if is_theirs(folder, _log) and not _asks_for_code():
-                    _log.data.note(folder, began=_log.began, is_listed=True)
+                    _log.note_listed(folder)
         elif event.startswith("os.") and arguments[-1] != NO_FOLDER:
             return  # as `shutil.rmtree` removes what lies inside, by names from an open folder
         elif event in ("os.rename", "os.link", "os.symlink"):
@@ -178,16 +178,16 @@ def _opened(
         log.note_made(file)
 
 
-def leave_out(folders: Sequence[str], *, but: str) -> None:
-    """Leave out the folders of this training's own results, an earlier attempt's files too.
+def leave_out(folders: Sequence[str], *, but: str | None = None) -> None:
+    """Leave out the folders of this job's own results, an earlier attempt's files too.
 
     Args:
         folders: their absolute paths.
-        but: one inside of them in which a user's code writes.
+        but: one inside of them in which a user's code writes, if there is one.
     """
     if _log is not None:
         _log.left_out += tuple(f"{folder}{os.sep}" for folder in folders)
-        _log.watched = f"{but}{os.sep}"
+        _log.watched = None if but is None else f"{but}{os.sep}"
 
 
 def look_at_held() -> None:
