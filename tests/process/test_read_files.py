@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -119,6 +120,51 @@ def test_what_it_writes_and_what_is_no_data_counts_not(job, code):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("1")
     assert job(code) == ""
+    assert read_by(RESULT) == {}
+
+
+LIBRARY = "import ctypes, mmap; c = ctypes.CDLL(None); d = c.open(b'data/rows.csv', 0)"
+AT_STEPS = "from twinrun.process.shared_files import look_at_data; look_at_data()"
+MAPPED = """
+c.mmap.restype = c.mmap.argtypes = None
+c.mmap.restype = ctypes.c_void_p
+c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+c.mmap(None, 4, mmap.PROT_READ, mmap.MAP_SHARED, d, 0)
+c.close(d)
+"""
+IN_WORKER = f"""
+def read():
+    exec({LIBRARY!r}, globals())
+process = multiprocessing.get_context("fork").Process(target=read)
+process.start()
+process.join()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody else says what a process holds")
+@pytest.mark.parametrize(
+    "code",
+    [f"{LIBRARY}; {AT_STEPS}", f"{LIBRARY}{MAPPED}{AT_STEPS}", IN_WORKER],
+    ids=["open", "mapped", "worker"],
+)
+def test_what_a_library_holds_open_counts(job, code):
+    """Red before: HDF5 and Arrow open files of which Python hears nothing."""
+    assert job(code) == ""
+    assert [*read_by(RESULT)] == ["data/rows.csv"]
+    Path("data/rows.csv").write_text("1,3\n")
+    assert state_of()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        LIBRARY.replace("', 0)", "', 2)"),  # to be written too, as a log is
+        f"{LIBRARY}; c.close(d)",
+        "import ctypes; c = ctypes.CDLL(None); d = c.open(b'made.csv', 64, 420)",
+    ],
+)
+def test_what_a_library_may_write_counts_not(job, code):
+    assert job(f"{code}; {AT_STEPS}") == ""
     assert read_by(RESULT) == {}
 
 

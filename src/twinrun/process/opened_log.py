@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from twinrun.process.held_files import held_of
+from twinrun.process.held_files import held_of, held_to_be_read
 from twinrun.process.opened_entries import (
     MOST_FILES,
     TICK_NS,
@@ -81,6 +81,8 @@ class OpenedLog:
     """When (ns) the checkpoint was written with which this attempt goes on."""
     opened: int = field(default_factory=time.time_ns)
     """When (ns) this process, or which it was forked from, began to watch."""
+    given: set[str] = field(default_factory=held_to_be_read)
+    """Files that the process held as it began: what it was given, and Python's own."""
     is_under_way: bool = False
     """Whether it has begun to take steps."""
 
@@ -180,13 +182,17 @@ class OpenedLog:
         self.note_opened(file)
         if entry != "disturbed" and not is_moved:
             self._note_shared(file)
-            is_made = ours == {"prepared"}
-            if is_made or not self._is_of_trainings(file):
-                self.data.note(file, began=self.began, is_made=is_made)
+            self.note_data(file)
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
             self.read.add((file, entry))
             self.append(entry, file)
+
+    def note_data(self, file: str) -> None:
+        """Note a file that is read, unless trainings write it."""
+        is_made = self.ours.get(file) == {"prepared"}
+        if is_made or not self._is_of_trainings(file):
+            self.data.note(file, began=self.began, is_made=is_made)
 
     def note_listed(self, folder: str) -> None:
         """Note a folder whose files it lists, unless trainings write in it: each adds to it."""

@@ -1,7 +1,9 @@
 """Which files the processes of a job read, and what these hold: data that its code finds by itself.
 
 A data module opens what it likes. So each process of a training notes a file, once, as it opens it
-to read, and a folder as it lists what lies there, in `run.imports.jsonl.read` beside `run.json`.
+to read, and a folder as it lists what lies there, in `run.imports.jsonl.read` beside `run.json`. Of
+what a library opens by itself Python hears nothing: noted is what is held open, or mapped, as steps
+begin and as the process ends.
 What trainings write is left out (see `opened_log`), and so is what has changed by the end of the
 job: nobody knows what it held. The rest is known by its bytes; the largest part of very large data
 by sizes and times alone.

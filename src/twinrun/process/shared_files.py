@@ -7,13 +7,12 @@ it opens to write, in one log for the whole directory, and looks there each time
 to read: it is disturbed where another training has written that since it began itself. What was
 written before it began it has found: a first training would not have.
 
-A training that is resumed finds what its earlier attempt wrote behind the checkpoint, or begins a
-file anew that steps have changed since. Who reads such a file, before steps of its own have written
-the whole of it, reads what is stale.
+A training that is resumed finds what its earlier attempt wrote behind the checkpoint. Who reads
+that, or begins it anew, before steps of its own have written the whole of it, reads what is stale.
 
-Seen is what Python opens and what `torch.save` writes, data workers' files too. Not seen is what
-other libraries open by themselves: HDF5, OpenCV, safetensors. Left out are hidden folders and
-`__pycache__` (caches), installed packages, and the results of the training itself.
+Seen is what Python opens and what `torch.save` writes, data workers' files too; of other libraries
+(HDF5, Arrow) only data that are held open. Left out are hidden folders and `__pycache__`, installed
+packages, and the results of the training itself.
 """
 
 import multiprocessing
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from twinrun.process.data_base_files import file_of
+from twinrun.process.held_files import held_to_be_read
 from twinrun.process.opened_entries import changing, files_of
 from twinrun.process.opened_log import OpenedLog
 from twinrun.process.read_files import ReadFiles
@@ -68,6 +68,7 @@ def under_way() -> None:
     if _log is not None and not _log.is_under_way:
         with suppress(OSError):
             _log.begin_steps()
+        look_at_data()  # which a data module holds open by now
 
 
 def goes_on_from(checkpoint: Path) -> None:
@@ -198,9 +199,21 @@ def look_at_held() -> None:
         _log.note_held(each.pid for each in multiprocessing.active_children() if each.pid)
 
 
+def look_at_data() -> None:
+    """Note the data that this process holds open, or mapped: a library may open it by itself."""
+    if _log is None:
+        return
+    with suppress(OSError):
+        _log.read_on()
+        for file in sorted(held_to_be_read() - _log.given):
+            if file.startswith(os.sep) and is_theirs(file, _log):
+                _log.note_data(file)
+
+
 def _look_at_end(_: OpenedLog) -> None:
     # A data worker's: as it ends, nobody else can look any more.
-    Finalize(None, look_at_held, exitpriority=0)
+    for look in (look_at_held, look_at_data):
+        Finalize(None, look, exitpriority=0)
 
 
 class FoundFiles(TypedDict):

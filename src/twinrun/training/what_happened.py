@@ -27,7 +27,7 @@ from twinrun.process.compiler_cache import cache_used
 from twinrun.process.environment import Actual
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
-from twinrun.process.shared_files import look_at_held, under_way
+from twinrun.process.shared_files import look_at_data, look_at_held, under_way
 from twinrun.run_records import Departure, NotHeld
 from twinrun.trace.fingerprints import is_plain
 from twinrun.training.not_held import Began, began_with, prints_not_held
@@ -193,6 +193,7 @@ class WhatHappened(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say what the module has changed under way."""
         look_at_held()  # before it closes them
+        look_at_data()
         before, after = dict(self._before), dict(switches())
         self._forms.stop()
         self._switched.stop()
