@@ -226,6 +226,7 @@ RIGHT = {
         "variant": {"logging": True, "environment": {"NEEDED_BY_A_MODULE": "3"}},
     },
 }
+SUMMED = {"accumulate_grad_batches": 2}
 FURTHER_RIGHT = {
     "skipping": {"module": "wrong_modules:Skipping"},
     "streamed": {"data": "wrong_modules:Stream"},
@@ -242,6 +243,18 @@ FURTHER_RIGHT = {
     },
     "warming": {"module": "needing:Warming", "data": "wrong_modules:Tested"},
     "steady": {"module": "needing:Steady", "data": "wrong_modules:Tested"},
+    "careful": {"module": "wrong_modules:Careful", "data": "wrong_modules:Uneven"},
+    "normalised": {"module": "wrong_modules:Normalised", "data": "wrong_modules:Points"},
+    **{
+        name: {"module": f"wrong_modules:{kind}", "hyperparameters": {"width": 3, **given}, **more}
+        for name, kind, given, more in (
+            ("one cycle", "OneCycle", {"steps": 15}, {}),
+            ("one cycle of epochs", "OneCycle", {"steps": 3, "interval": "epoch"}, {}),
+            ("one cycle of sums", "OneCycle", {"steps": 9}, {"trainer": SUMMED}),
+            ("one cycle, cut", "OneCycle", {"steps": 7}, {"trainer": {"max_steps": 7}}),
+            ("one cycle, stopping", "MayStop", {"steps": 4}, {}),
+        )
+    },
 }
 
 
@@ -383,6 +396,19 @@ def test_each_note_names_its_workload(further_right_ones):
         "drawing/mine: wrong_modules:Drawing draws random numbers when it is made, which is before "
         "the module; a script that makes the module first starts from other weights"
     ]
+
+
+def test_a_schedule_that_may_end_too_soon_is_a_note(further_right_ones):
+    (found,) = further_right_ones["one cycle, stopping"]
+    (note,) = [note for note in found["notes"] if "OneCycleLR" in note]
+    assert "made for 4 steps (" in note
+    assert "takes 15, " in note
+
+
+def test_last_batches_and_schedules_that_fit_are_right(further_right_ones):
+    names = [name for name in FURTHER_RIGHT if name.startswith("one cycle")]
+    for name in ("careful", "normalised", *names):
+        assert further_right_ones[name][0]["mistakes"] == []
 
 
 def test_a_trial_that_fails_is_a_result_and_does_not_end_the_others(right_ones):

@@ -95,16 +95,24 @@ def giving(batches: list[object], loader: Iterable[object]) -> object:
 
 def _last_batch(loader: DataLoader) -> list[object]:
     """Return the last batch of an epoch, without loading the others; [] where that is a guess."""
-    sampler, dataset = loader.batch_sampler, loader.dataset
-    if not isinstance(sampler, BatchSampler) or isinstance(dataset, IterableDataset):
+    sampler, seen = loader.batch_sampler, BATCHES - 1 + LOOKED_THROUGH
+    if not isinstance(sampler, BatchSampler) or len(sampler) <= seen:
         return []
-    seen = BATCHES - 1 + LOOKED_THROUGH
-    if not seen < len(sampler) <= INDICES_AT_MOST:  # all seen, or too many
-        return []
-    indices: Sequence[int] = deque(sampler, maxlen=1).pop()
-    # As the loader itself does it: a dataset may give whole batches (`__getitems__`) only.
-    fetcher = _MapDatasetFetcher(dataset, True, loader.collate_fn, False)
-    return [fetcher.fetch(indices)]
+    indices = last_indices(loader)
+    return [] if indices is None else [batch_of(loader, indices)]
+
+
+def last_indices(loader: DataLoader) -> Sequence[int] | None:
+    """Return those of the last batch of an epoch; None where that is a guess."""
+    sampler = loader.batch_sampler
+    if not isinstance(sampler, BatchSampler) or isinstance(loader.dataset, IterableDataset):
+        return None
+    return deque(sampler, maxlen=1).pop() if 0 < len(sampler) <= INDICES_AT_MOST else None
+
+
+def batch_of(loader: DataLoader, indices: Sequence[int]) -> object:
+    """Load a batch as the loader does: a dataset may give whole ones (`__getitems__`) only."""
+    return _MapDatasetFetcher(loader.dataset, True, loader.collate_fn, False).fetch(indices)
 
 
 def length_of(counted: object) -> int | None:

@@ -30,6 +30,7 @@ from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_failure import booleans_as_texts
 from twinrun.training.first_step import FirstStep, sizes_of, trainer_of_first_step
 from twinrun.training.foreseen import foreseen_of
+from twinrun.training.late_failures import of_later_steps
 from twinrun.training.load_workload import (
     left_defaults,
     load_constructor,
@@ -223,6 +224,7 @@ def _of_step(
     found["notes"] += [f"{part.label}: {n}: {why}" for n, why in evaluation.missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
     found["sizes"] = sizes_of(module, step, clock, loading)
+    yield from of_later_steps(part, trainer, step, found["notes"])
     if part.is_thorough and part.key.startswith("workloads.") and step.count:
         found["notes"] += [f"{part.label}: {text}" for text in deviations(training, say)]
     yield from _of_metric(part, trainer, step, evaluation, found)

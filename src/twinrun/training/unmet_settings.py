@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytorch_lightning as pl
-from torch.utils.data import DataLoader
 
 from twinrun.checkpoint.interrupt import stop_after
 from twinrun.formatting import plural
 from twinrun.parallel.micro_batches import without_length
 from twinrun.process.imported_code import imported_files
-from twinrun.training.few_batches import length_of
 from twinrun.training.first_step import FirstStep
+from twinrun.training.late_failures import samples_of_batches
 from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part
 
@@ -208,13 +207,9 @@ def _of_length(part: Part, trainer: pl.Trainer) -> Iterator[str]:
 
 def _of_batch_size(part: Part, trainer: pl.Trainer, batches: int) -> Iterator[str]:
     """Name what cuts a mini-batch into more micro-batches than it has samples."""
-    loader = trainer.train_dataloader
-    if not isinstance(loader, DataLoader) or (size := loader.batch_size) is None:
+    if (of := samples_of_batches(trainer.train_dataloader, batches)) is None:
         return
-    samples = length_of(loader.sampler) or size
-    # The last one has the rest, if it comes at all.
-    is_whole = loader.drop_last or batches * size < samples
-    least = size if is_whole else samples % size or size
+    size, least = of
     which = "the last mini-batch of an epoch" if least < size else "a mini-batch"
     for key, variant in part.used.items():
         if variant.accumulate > least:

@@ -86,6 +86,49 @@ class NoOptimizer(Net):
         return None
 
 
+class Normalised(Net):
+    """Right, where no batch has one sample."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, inputs):
+        return super().forward(self.norm(inputs))
+
+
+class Careful(Normalised):
+    """Right: it leaves such a batch out."""
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) if len(batch[0]) > 1 else None
+
+
+class InThrees(Net):
+    def training_step(self, batch, batch_idx):
+        return super().training_step((batch[0].view(3, 4), batch[1]), batch_idx)
+
+
+class OneCycle(Net):
+    """Right, where the schedule has as many steps as the training."""
+
+    def __init__(self, steps=10, interval="step", **kwargs):
+        super().__init__(**kwargs)
+        self.steps, self.interval = steps, interval
+
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=self.steps)
+        return [optimizer], [{"scheduler": schedule, "interval": self.interval}]
+
+
+class MayStop(OneCycle):
+    """Right: a training that may stop before."""
+
+    def configure_callbacks(self):
+        return [pl.callbacks.EarlyStopping("train_loss")]
+
+
 class Misshapen(Net):
     def training_step(self, batch, batch_idx):
         return self(batch[0][:, :3]).mean()
