@@ -228,6 +228,35 @@ class OnlyResumed(Counts):
         return 0.1 * getattr(self, "more", 1)
 
 
+class OfAModel:
+    """A helper, as those for averages of weights."""
+
+    def __init__(self, model, optimizers=()):
+        self.model, self.optimizers = model, optimizers
+        self.norm = model.hidden.weight.detach().norm().item()
+
+
+class HoldsTheModel(Counts):
+    """Red at 1e875441, as are those below: the attempt ended."""
+
+    def taken(self, norm, trainer):
+        return OfAModel(trainer.lightning_module)
+
+
+class HoldsOptimizers(Stateless):
+    def on_train_start(self, trainer, pl_module):
+        self.held = OfAModel(pl_module, [*trainer.optimizers])
+
+
+class HoldsItself(Small):
+    def on_train_start(self):
+        self.helper = OfAModel(self)
+
+    def on_train_epoch_start(self):
+        rate = 0.1 if self.trainer.current_epoch < 2 else self.helper.norm / 2
+        self.optimizers().param_groups[0]["lr"] = rate
+
+
 SET_AGAIN = [
     OnlyResumed,
     IsCalled,
@@ -240,7 +269,16 @@ SET_AGAIN = [
     Nested,
     Tuples,
 ]
-SET_AGAIN += [InATree, Copies, InADictionary, InADefault, Arrays, Stateless]
+SET_AGAIN += [
+    HoldsTheModel,
+    HoldsOptimizers,
+    InATree,
+    Copies,
+    InADictionary,
+    InADefault,
+    Arrays,
+    Stateless,
+]
 
 
 @pytest.mark.one_in(2)
@@ -250,8 +288,9 @@ def test_what_a_first_hook_takes_from_the_weights_is_set_again(tmp_path, kind):
     assert_resumed(tmp_path, [7], kills=[8], **options)
 
 
-def test_so_is_a_word_that_no_constructor_knows(tmp_path):
-    assert_resumed(tmp_path, [7], kills=[8], module=OfAPhase, max_epochs=4)
+@pytest.mark.parametrize("kind", [OfAPhase, HoldsItself])
+def test_so_is_what_no_constructor_of_a_module_knows(tmp_path, kind):
+    assert_resumed(tmp_path, [7], kills=[8], module=kind, max_epochs=4)
 
 
 class WithADecimal(Counts):

@@ -78,9 +78,9 @@ def state_at_start(
     same = {key for key, state in looks.items() if now.get(key) == state}
     attributes = attributes_now(trainer)
     gone = {key for key in looks if _is_gone(trainer, key, attributes.get(key), key in same)}
-    values = unshared(trainer, {k: v for k, v in attributes.items() if k in same}).items()
-    values = {k: v for k, v in values if is_this or not is_name_or_moment(v) or is_text_for_all(v)}
     parts = kept_anyway(trainer)
+    values = unshared(trainer, {k: v for k, v in attributes.items() if k in same}, parts).items()
+    values = {k: v for k, v in values if is_this or not is_name_or_moment(v) or is_text_for_all(v)}
     forms = {k: kept_of(v, MOST_KEPT, parts) for k, v in values.items()}
     return AtStart(
         looks={k: f"{SAID}{v.removeprefix(SAID)}" if k in gone else v for k, v in looks.items()},

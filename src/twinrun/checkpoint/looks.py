@@ -198,21 +198,26 @@ def _called(value: object, held: Container[int]) -> str:
     return f"{getattr(named, '__module__', None)}.{getattr(named, '__qualname__', None)}"
 
 
-def handles(value: object, libraries: tuple[str, ...]) -> Iterator[Handle]:
+def handles(
+    value: object, libraries: tuple[str, ...], parts: Container[int] = ()
+) -> Iterator[Handle]:
     """Name the memory of the tensors and the mutable containers in a value, as often as it is held.
 
     Args:
         value: of an attribute.
         libraries: how the names of the packages begin whose objects are not looked into.
+        parts: the identities of others that are not looked into either.
     """
-    return _handles(value, libraries, set())
+    return _handles(value, libraries, set(), parts)
 
 
-def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Iterator[Handle]:
+def _handles(
+    value: object, libraries: tuple[str, ...], seen: set[int], parts: Container[int]
+) -> Iterator[Handle]:
     inside: list[object] = []
     # A package's file (`self.np = numpy`) holds all that there is, and nothing of a user's.
     is_package = is_really(value, types.ModuleType) and not is_users(vars(value).get("__name__"))
-    if is_faceless(value) or is_package:
+    if is_faceless(value) or is_package or id(value) in parts:
         return
     if is_really(value, torch.Tensor):
         is_plain = value.layout is torch.strided and not value.is_nested and not value.is_meta
@@ -249,4 +254,4 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
     if inside and id(value) not in seen:
         seen.add(id(value))
         for item in inside:
-            yield from _handles(item, libraries, seen)
+            yield from _handles(item, libraries, seen, parts)

@@ -172,11 +172,24 @@ def _sharing(value: object, name: str, holders: Mapping[Handle, Sequence[str]]) 
     return ""
 
 
-def unshared(trainer: pl.Trainer, values: Mapping[str, object]) -> dict[str, object]:
-    """Return those that share no memory with another attribute, a parameter or a buffer."""
+def unshared(
+    trainer: pl.Trainer, values: Mapping[str, object], parts: Container[int]
+) -> dict[str, object]:
+    """Return those that share no memory with another attribute, a parameter or a buffer.
+
+    Args:
+        trainer: of the training.
+        values: of attributes.
+        parts: the identities of what an object may hold all the same: it is not replaced.
+    """
     holders = _holders(trainer, shared_by_metrics(trainer.lightning_module))
     shared = {handle for handle, by in holders.items() if len(by) > 1}
-    return {k: v for k, v in values.items() if shared.isdisjoint(handles(v, LIBRARIES))}
+    held = {key: () if is_plain(value) else parts for key, value in values.items()}
+    return {
+        key: value
+        for key, value in values.items()
+        if shared.isdisjoint(handles(value, LIBRARIES, held[key]))
+    }
 
 
 def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
