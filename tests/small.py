@@ -377,6 +377,15 @@ class Unfreezing(Small):
             self.hidden.requires_grad_(not self.is_trained_at_first)
 
 
+class Pruning(Small):
+    """Prunes from the second epoch on, which gives parameters other names."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            for name in ("weight", "bias"):
+                torch.nn.utils.prune.l1_unstructured(self.hidden, name, 0.5)
+
+
 class Freezing(Unfreezing):
     """Trains its first layer in the first epoch alone."""
 

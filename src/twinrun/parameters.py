@@ -99,12 +99,12 @@ def unheld_parameters(
     return found
 
 
-def trained_in(module: torch.nn.Module) -> frozenset[str]:
+def trained_in(module: torch.nn.Module) -> dict[torch.nn.Parameter, str]:
     """Return the names of the parameters that are trained.
 
     >>> frozen = torch.nn.Linear(2, 1)
     >>> _ = frozen.bias.requires_grad_(False)
-    >>> sorted(trained_in(frozen))
+    >>> [*trained_in(frozen).values()]
     ['weight']
     """
-    return frozenset(name for name, p in module.named_parameters() if p.requires_grad)
+    return {p: name for name, p in module.named_parameters() if p.requires_grad}

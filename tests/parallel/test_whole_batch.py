@@ -289,6 +289,20 @@ def test_other_parameters_under_way_are_refused_when_they_come(tmp_path, module)
 
 
 @pytest.mark.exhaustive
+def test_parameters_may_have_other_names_under_way(tmp_path):
+    """Red before: refused, as frozen or unfrozen."""
+    one, two = (
+        artifacts.read_tensors(folder / "weights.safetensors")
+        for folder in (
+            run(tmp_path / f"{devices}", module="small:Pruning", epochs=3, devices=devices)
+            for devices in (1, 2)
+        )
+    )
+    assert "hidden.bias_orig" in one
+    assert all(np.abs(one[name] - two[name]).max() < 1e-12 for name in one)
+
+
+@pytest.mark.exhaustive
 def test_weights_that_only_an_optimizer_holds_are_refused(tmp_path):
     """Red before: each worker trained its own, and the run was written."""
     with pytest.raises(TwinrunError, match="an optimizer trains parameters that Hiding does not"):

@@ -85,8 +85,7 @@ class WholeBatch(pl.Callback):
         )
         self._losses.watch(pl_module)
         self._steps, self._next_check = 0, 1
-        # At this point DDP has been made, with those that are trained by now.
-        self._trained = trained_in(pl_module)
+        self._trained = trained_in(pl_module)  # DDP has been made, with these
         log = pl_module.log
         self.logs = JoinedLogs(self._workers, pl_module, log)
         pl_module.log = self._noted(self.logs, log, trainer)
@@ -115,10 +114,11 @@ class WholeBatch(pl.Callback):
             TwinrunError: if the module trains other parameters than it began with.
         """
         # Here, before a training is spent on it: hooks of the epoch have been called by now.
-        changed = self._trained ^ trained_in(pl_module)
-        if changed:
+        trained = trained_in(pl_module)  # a parameter may have another name by now
+        if changed := trained.keys() ^ self._trained.keys():
+            name = min({**self._trained, **trained}[parameter] for parameter in changed)
             raise TwinrunError(
-                f"devices: {min(changed)} was frozen, unfrozen, added or taken away under way, and "
+                f"devices: {name} was frozen, unfrozen, added or taken away under way, and "
                 f"workers exchange the gradients of what was trained at the start; train with "
                 f"devices: 1"
             )
