@@ -67,7 +67,7 @@ class WholeBatch(pl.Callback):
         self._losses = WeighedLoss(workers)
         self._is_in_step = self._is_epoch_over = False
         self._alone = ExitStack()
-        self._trained: frozenset[str] = frozenset()
+        self._trained: dict[torch.nn.Parameter, str] = {}
         self._steps, self._next_check = 0, 1
         self._until_end = 0.0, 0
 
