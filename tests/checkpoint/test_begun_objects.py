@@ -10,6 +10,7 @@ import datetime
 import decimal
 import enum
 import functools
+import random
 import time
 import uuid
 from typing import NamedTuple
@@ -228,6 +229,59 @@ class OnlyResumed(Counts):
         return 0.1 * getattr(self, "more", 1)
 
 
+class Draws:
+    def __init__(self, seed):
+        self.generator = np.random.default_rng(seed)
+
+    def random(self):
+        return self.generator.random()
+
+
+class WithAGenerator(Counts):
+    """Draws late, by what its first hook has seeded. Red at 1aee3885, as are those below."""
+
+    made = staticmethod(np.random.default_rng)
+
+    def taken(self, norm, trainer):
+        return self.made(trainer.global_step)
+
+    def factor(self):
+        return self.held.random()
+
+
+class WithAState(WithAGenerator):
+    made = staticmethod(np.random.RandomState)
+
+    def factor(self):
+        return self.held.random_sample()
+
+
+class WithPythons(WithAGenerator):
+    made = staticmethod(random.Random)
+
+
+class WithTorchs(WithAGenerator):
+    made = staticmethod(lambda seed: [torch.Generator().manual_seed(seed)])
+
+    def factor(self):
+        return torch.rand((), generator=self.held[0]).item()
+
+
+class Unseeded(WithAGenerator):
+    made = staticmethod(lambda step: Draws(None if step else 7))
+
+
+class DrawsInAnObject(WithAGenerator):
+    made = Draws
+
+
+class StatelessDraws(Stateless):
+    def on_train_start(self, trainer, pl_module):
+        self.held = Draws(trainer.global_step)
+
+    factor = WithAGenerator.factor
+
+
 class OfAModel:
     """A helper, as those for averages of weights."""
 
@@ -281,6 +335,10 @@ SET_AGAIN += [
 ]
 
 
+DRAWING = [WithAGenerator, WithAState, WithPythons, WithTorchs, Unseeded, DrawsInAnObject]
+SET_AGAIN += [*DRAWING, StatelessDraws]
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", SET_AGAIN)
 def test_what_a_first_hook_takes_from_the_weights_is_set_again(tmp_path, kind):
@@ -288,7 +346,16 @@ def test_what_a_first_hook_takes_from_the_weights_is_set_again(tmp_path, kind):
     assert_resumed(tmp_path, [7], kills=[8], **options)
 
 
-@pytest.mark.parametrize("kind", [OfAPhase, HoldsItself])
+class HoldsDraws(Small):
+    def on_train_start(self):
+        self.draws = Draws(self.trainer.global_step)
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * self.draws.random() if self.current_epoch == 3 else loss
+
+
+@pytest.mark.parametrize("kind", [OfAPhase, HoldsItself, HoldsDraws])
 def test_so_is_what_no_constructor_of_a_module_knows(tmp_path, kind):
     assert_resumed(tmp_path, [7], kills=[8], module=kind, max_epochs=4)
 

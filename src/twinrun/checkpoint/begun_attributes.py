@@ -11,6 +11,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from twinrun.checkpoint.begun_generators import with_generators
 from twinrun.checkpoint.beside_states import (
     BESIDE,
     DATA,
@@ -49,9 +50,9 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{key: state for key, state in attributes.items() if key.startswith(MODULE)},
         **{f"{CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
-        **beside_states_now(trainer),
         **{key: _look_inside(value, {**kept}) for key, value in _called_objects(trainer).items()},
     }
+    found = with_generators(found, attributes_now(trainer), kept) | beside_states_now(trainer)
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
 
 

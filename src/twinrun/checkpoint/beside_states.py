@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import Dataset, Sampler
 
+from twinrun.checkpoint.begun_generators import generators_in, with_generators
 from twinrun.checkpoint.own_states import OwnState
 from twinrun.checkpoint.own_to_process import in_short_table, is_moment, is_short
 from twinrun.checkpoint.plain_data import PLAIN, is_plain
@@ -30,8 +31,9 @@ BESIDE, DATA = "beside ", "data"  # the data module, in the place of a callback'
 def beside_states_now(trainer: pl.Trainer) -> dict[str, str]:
     """Look at it, by turn, class and name."""
     kept = kept_anyway(trainer)
-    found = beside_states(trainer).items()
-    return {key: look_of_callbacks(value, kept, kept) for key, value in found}
+    found = beside_states(trainer)
+    looks = {key: look_of_callbacks(value, kept, kept) for key, value in found.items()}
+    return with_generators(looks, found, kept)
 
 
 def beside_states(trainer: pl.Trainer) -> dict[str, object]:
@@ -98,4 +100,8 @@ def is_of_state(owner: object, name: str, value: object) -> bool:
     """Say whether a value is no plain data, and its owner's state holds it: loading sets it."""
     if is_really(value, torch.nn.Module):
         return OwnState(owner).holds_all(name, value.state_dict())
-    return not is_plain(value) and OwnState(owner).holds_all(name, value)
+    if is_plain(value):
+        return False
+    state = OwnState(owner)
+    is_drawn = all(state.holds_generator(name, each) for each in generators_in(value))
+    return is_drawn and state.holds_all(name, value)

@@ -123,9 +123,9 @@ class KeptBeside:
 
     def keep_own(self, trainer: pl.Trainer, keys: Container[str]) -> None:
         """Take what belongs to this process for what the training began with."""
-        own = {key: look for key, look in looks_now(trainer).items() if key in keys}
-        self.made |= own
-        self.attributes |= {key: look for key, look in own.items() if key in self.attributes}
+        now = states_of_attributes(trainer, loaders_of(trainer), self._late.left(trainer))
+        self.made |= {key: look for key, look in looks_now(trainer).items() if key in keys}
+        self.attributes |= {k: v for k, v in now.items() if k in keys and k in self.attributes}
 
     def changed_keys(self, trainer: pl.Trainer) -> set[str]:
         """Name the attributes that have changed since, as `states_of_attributes` does."""

@@ -14,12 +14,14 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.begun_generators import is_own_generator
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_to_process import Clocks, is_of_calendar, with_own
 from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_state import look_of_callbacks
 from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
 from twinrun.containers import entries, is_bar, is_container, is_really, set_attribute_of, size_of
+from twinrun.generators import set_state, state_of
 
 _OBJECT = "twinrun: an object"
 _OTHERS = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, np.ndarray, enum.Enum)
@@ -89,7 +91,9 @@ def _set_inside(value: Any, first: Any, own: Any) -> None:
     """
     if is_object(first) and is_object(own):
         (_, first), (_, own) = first[_OBJECT], own[_OBJECT]
-    if isinstance(first, torch.Tensor) and isinstance(own, torch.Tensor):
+    if is_own_generator(value):
+        set_state(value, first)
+    elif isinstance(first, torch.Tensor) and isinstance(own, torch.Tensor):
         if (first.shape, first.dtype) == (own.shape, own.dtype) and is_really(value, torch.Tensor):
             value.copy_(first)
     elif isinstance(first, np.ndarray) and type(value) is np.ndarray and value.flags.writeable:
@@ -182,6 +186,8 @@ class _Forms:
         if is_container(value) or isinstance(value, deque):
             several = [item for _, item in entries(value)] if is_container(value) else [*value]
             return self._whole(value, [self.form(item, depth + 1) for item in several], depth)
+        if is_own_generator(value):
+            return _named(kind, state_of(value))
         if is_of_calendar(value) or is_bar(value):
             return _named(kind, "")  # each process has its own
         is_own = is_users(kind.__module__) and not hasattr(kind, "__next__")

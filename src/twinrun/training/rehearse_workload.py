@@ -172,7 +172,7 @@ def _of_step(
     part: Part, takers: Takers, found: Rehearsed, say: Callable[[str], None], root: str
 ) -> Iterator[str]:
     """Construct both and take a step."""
-    training, workload = part.training, part.training.workload
+    training, variant, workload = part.training, part.training.variant, part.training.workload
     pl.seed_everything(training.seed, workers=True, verbose=False)
     module, data, base = None, None, peak_memory_mb()
     try:
@@ -217,8 +217,7 @@ def _of_step(
         yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
     found["notes"] += [f"{part.label}: {note}" for note in step.notes]
     found["steps_per_epoch"] = step.batches
-    precision = training.variant.precision
-    found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
+    found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, variant.precision, base)
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
     found["notes"] += [f"{part.label}: {n}: {why}" for n, why in evaluation.missing.items()]
