@@ -282,6 +282,34 @@ class StatelessDraws(Stateless):
     factor = WithAGenerator.factor
 
 
+class InAClosure(Counts):
+    """Red at 9ab27237, as are those below: a function was its name alone, in silence."""
+
+    def taken(self, norm, trainer):
+        began = time.monotonic()
+        return lambda: norm if time.monotonic() >= began else 0
+
+    def factor(self):
+        return self.held()
+
+
+class InDefaults(InAClosure):
+    def taken(self, norm, trainer):
+        def scaled(*, by=norm, times=(1.0, norm)):
+            return by * times[0] / times[1] * by
+
+        return scaled
+
+
+class StatelessClosure(Stateless):
+    def on_train_start(self, trainer, pl_module):
+        rates = [group["lr"] for group in trainer.optimizers[0].param_groups]
+        norm = pl_module.hidden.weight.detach().norm()
+        self.held = lambda: norm.item() / 4 + rates[0]
+
+    factor = InAClosure.factor
+
+
 class OfAModel:
     """A helper, as those for averages of weights."""
 
@@ -336,7 +364,7 @@ SET_AGAIN += [
 
 
 DRAWING = [WithAGenerator, WithAState, WithPythons, WithTorchs, Unseeded, DrawsInAnObject]
-SET_AGAIN += [*DRAWING, StatelessDraws]
+SET_AGAIN += [*DRAWING, StatelessDraws, InAClosure, InDefaults, StatelessClosure]
 
 
 @pytest.mark.one_in(2)
@@ -355,7 +383,17 @@ class HoldsDraws(Small):
         return loss * self.draws.random() if self.current_epoch == 3 else loss
 
 
-@pytest.mark.parametrize("kind", [OfAPhase, HoldsItself, HoldsDraws])
+class HoldsAClosure(Small):
+    def on_train_start(self):
+        norm = self.hidden.weight.detach().norm().item()
+        self.scale = lambda: norm + self.current_epoch
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * self.scale() if self.current_epoch == 3 else loss
+
+
+@pytest.mark.parametrize("kind", [OfAPhase, HoldsItself, HoldsDraws, HoldsAClosure])
 def test_so_is_what_no_constructor_of_a_module_knows(tmp_path, kind):
     assert_resumed(tmp_path, [7], kills=[8], module=kind, max_epochs=4)
 

@@ -19,6 +19,7 @@ from twinrun.checkpoint.beside_states import (
     beside_states_now,
     is_small,
 )
+from twinrun.checkpoint.held_by_functions import held_by
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
@@ -91,7 +92,7 @@ def attributes_now(trainer: pl.Trainer) -> dict[str, object]:
 
 
 def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what can be called and holds something: objects of a user's own, and partials."""
+    """Return what can be called and holds something: of a user's own, and partials."""
     kept = kept_anyway(trainer)
     owners: dict[str, object] = {
         f"{MODULE}{path} ": part for path, part in trainer.lightning_module.named_modules()
@@ -107,14 +108,20 @@ def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
         f"{key}{name}{IS_CALLED}": value
         for key, owner in owners.items()
         for name, value in attributes_seen(owner).items()
-        if id(value) not in kept and (is_called_object(value) or type(value) is functools.partial)
+        if id(value) not in kept and _holds_something(value)
     }
     of_data = f"{BESIDE}{DATA} "  # which may be data
     return {k: v for k, v in found.items() if not k.startswith(of_data) or is_small(v)}
 
 
 def _look_inside(value: object, held: Container[int]) -> str:
-    return look(attributes_seen(value) if is_called_object(value) else value, held)
+    inside = held_by(value) or (attributes_seen(value) if is_called_object(value) else value)
+    return look(inside, held)
+
+
+def _holds_something(value: object) -> bool:
+    is_partial = type(value) is functools.partial
+    return is_partial or is_called_object(value) or bool(held_by(value))
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:

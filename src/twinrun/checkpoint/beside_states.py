@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from twinrun.checkpoint.begun_generators import generators_in, with_generators
+from twinrun.checkpoint.held_by_functions import held_by
 from twinrun.checkpoint.own_states import OwnState
 from twinrun.checkpoint.own_to_process import in_short_table, is_moment, is_short
 from twinrun.checkpoint.plain_data import PLAIN, is_plain
@@ -102,6 +103,6 @@ def is_of_state(owner: object, name: str, value: object) -> bool:
         return OwnState(owner).holds_all(name, value.state_dict())
     if is_plain(value):
         return False
-    state = OwnState(owner)
+    state, value = OwnState(owner), held_by(value) or value
     is_drawn = all(state.holds_generator(name, each) for each in generators_in(value))
     return is_drawn and state.holds_all(name, value)

@@ -15,6 +15,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.begun_generators import is_own_generator
+from twinrun.checkpoint.held_by_functions import have_hold, held_by
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_to_process import Clocks, is_of_calendar, with_own
 from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
@@ -93,6 +94,8 @@ def _set_inside(value: Any, first: Any, own: Any) -> None:
         (_, first), (_, own) = first[_OBJECT], own[_OBJECT]
     if is_own_generator(value):
         set_state(value, first)
+    elif (held := held_by(value)) and isinstance(first, dict) and first.keys() == held.keys():
+        have_hold(value, {k: _made_again(v, first[k], own[k]) for k, v in held.items()})
     elif isinstance(first, torch.Tensor) and isinstance(own, torch.Tensor):
         if (first.shape, first.dtype) == (own.shape, own.dtype) and is_really(value, torch.Tensor):
             value.copy_(first)
@@ -188,6 +191,8 @@ class _Forms:
             return self._whole(value, [self.form(item, depth + 1) for item in several], depth)
         if is_own_generator(value):
             return _named(kind, state_of(value))
+        if held := held_by(value):
+            return _named(kind, {k: self.form(v, depth + 1) for k, v in held.items()})
         if is_of_calendar(value) or is_bar(value):
             return _named(kind, "")  # each process has its own
         is_own = is_users(kind.__module__) and not hasattr(kind, "__next__")
