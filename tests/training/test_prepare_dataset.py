@@ -1,5 +1,7 @@
 """A dataset is made, hashed and recorded, the same again and again."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +84,38 @@ def test_a_maker_that_changes_the_working_directory_leaves_its_dataset_where_it_
     monkeypatch.chdir(tmp_path)
     prepared(Path(), "maker_that_moves:make", {}, [str(tmp_path)])
     assert (tmp_path / "mine.npz").exists()
+
+
+DOWNLOADS = """
+import pathlib, time
+import numpy as np
+
+def make(kind, seconds):
+    np.save("download.npy", np.full(3, kind))
+    pathlib.Path(f"loaded{kind}").touch()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and len([*pathlib.Path().glob("loaded*")]) < 2:
+        time.sleep(0.05)
+    return {"kind": np.load("download.npy")}
+"""
+BESIDE = """
+import sys
+from twinrun.training.prepare_beside import prepare_beside
+kind = int(sys.argv[1])
+arguments = {"name": f"of{kind}", "make": "downloads:make", "search_path": ["."]}
+files = {"arrays": f"results/data/{kind}.npz", "manifest": f"results/data/{kind}.json"}
+prepare_beside({**arguments, **files, "parameters": {"kind": kind, "seconds": 60}}, {})
+"""
+
+
+def test_two_that_go_through_one_file_are_made_one_after_the_other(tmp_path):
+    """Red at 9ab27237: one of both had the other's data, in silence."""
+    (tmp_path / "downloads.py").write_text(DOWNLOADS)
+    (tmp_path / "results/data").mkdir(parents=True)
+    making = [
+        subprocess.Popen([sys.executable, "-c", BESIDE, str(kind)], cwd=tmp_path) for kind in (1, 2)
+    ]
+    assert [process.wait() for process in making] == [0, 0]
+    for kind in (1, 2):
+        with np.load(tmp_path / f"results/data/{kind}.npz") as arrays:
+            assert arrays["kind"].tolist() == [kind] * 3

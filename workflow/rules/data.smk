@@ -21,9 +21,9 @@ rule prepare:
         source=lambda wildcards: hash_of(
             "scripts/prepare.py",
             "twinrun.training.prepare_dataset",
+            "twinrun.training.prepare_beside",
             "twinrun.process.import_log",
-            "twinrun.process.shared_files",
-            "twinrun.process.side_by_side",
+            "twinrun.process.fresh_process",
             *PARAMS.modules_of_dataset(wildcards),
         ),
         imports=lambda wildcards: state_of(DATASET.format_map(wildcards), SEARCH_PATH),

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     with (
         job(snakemake, threads=run.variant.threads),
         on_own_gpus(snakemake.resources.gpu),
-        side_by_side(snakemake.rule, alone=False),
+        side_by_side(f"{snakemake.rule} {snakemake.output[0]}", alone=False),
     ):
         locate(
             comparisons=snakemake.input.comparisons,

@@ -11,7 +11,7 @@ if __name__ == "__main__":
         job(snakemake, threads=threads),
         own_gpus(snakemake.resources.gpu, alone=True) as visible,
         kept(snakemake.output.summary, snakemake.params.imports) as log,
-        side_by_side(snakemake.rule, alone=False),
+        side_by_side(f"{snakemake.rule} {snakemake.output[0]}", alone=False),
     ):
         launch(
             "twinrun.timing.measure:measure",

@@ -8,6 +8,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from twinrun.config.keys import with_keys
 from twinrun.dataset_files import ArrayEntry, DatasetManifest, write_manifest
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
+from twinrun.process.shared_files import leave_out
 from twinrun.wording import shown, suggestion
 
 LIBRARIES = ("numpy", "pillow", "matplotlib")  # whose versions the bytes depend on
@@ -43,6 +45,7 @@ def prepare(
     Raises:
         TwinrunError: see `made_arrays`.
     """
+    leave_out([str(Path(arrays).absolute().parent)])
     with contextlib.chdir("."):  # which a user's function may change
         made = made_arrays(name, make, parameters, search_path)
     # The arrays first: the manifest vouches for bytes that are there.
