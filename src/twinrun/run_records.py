@@ -8,8 +8,8 @@ from typing import Literal, NotRequired, TypedDict
 
 from twinrun.process.compiler_cache import CompilerCache
 from twinrun.process.environment import Actual, Environment
+from twinrun.process.found_files import FoundFiles
 from twinrun.process.imported_code import ImportedFile
-from twinrun.process.shared_files import FoundFiles
 from twinrun.proof_records import Proof
 
 FAILED = "failed: "  # prefix of `ended` where a training failed and left nothing but its reason

@@ -130,7 +130,7 @@ def test_files_of_earlier_trainings_are_named_beside_each_answer(tmp_path, acros
     runs = [write_run(tmp_path, turn, changes=each) for turn, each in enumerate(changes, start=1)]
     (row, *_) = verdicts(tmp_path, *runs, across=across).values()
     assert "; the file last.pt was opened to be read as an earlier training" in row["measured"]
-    assert "; the file x.npy was made before, and no training has changed it" in row["measured"]
+    assert "; the file x.npy was made once, ahead of the steps, for all" in row["measured"]
 
 
 @pytest.mark.parametrize("across", [False, True])

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from twinrun import artifacts
 from twinrun.errors import TwinrunError
 from twinrun.process import import_log, read_files
 from twinrun.process.import_log import kept, read_by
 from twinrun.process.launching import launch
-from twinrun.process.read_files import GONE, changed, other_file
+from twinrun.process.read_files import GONE, changed, is_changed_meanwhile, other_file
 from twinrun.process.side_by_side import side_by_side
 
 RESULT = "results/run.json"
@@ -86,13 +87,13 @@ def test_what_a_job_reads_counts_until_it_is_done_again(job, code, workers):
     assert changed(read_by(RESULT)) == {"data/rows.csv": GONE}
 
 
-@pytest.mark.parametrize(
-    "opened",
-    [
-        "sqlite3.connect('data/rows.db').execute('pragma user_version')",
-        "open('data/rows.db', 'r+b').read()",
-    ],
+OPENED = (
+    "sqlite3.connect('data/rows.db').execute('pragma user_version')",
+    "open('data/rows.db', 'r+b').read()",
 )
+
+
+@pytest.mark.parametrize("opened", OPENED)
 def test_what_is_opened_to_be_written_and_stays_as_it_is_counts(job, opened):
     """Red before: of two trainings the second one found what it took for the first one's."""
     sqlite3.connect("data/rows.db").execute("create table rows (number int)")
@@ -110,14 +111,14 @@ def test_what_is_opened_to_be_written_and_stays_as_it_is_counts(job, opened):
         # Written by what Python does not hear of. Red at first: two runs were no pair.
         "os.system('echo 1 > made.csv'); open('made.csv').read()",
         "os.listdir('data')",  # of which nothing is read
-        "open('results/old.csv').read()",
+        "open('results/runs/old.csv').read()",
         "json.load(open('.hidden/x.json'))",
         "tempfile.TemporaryFile().read(); open('/etc/hostname').read(); open(csv.__file__).read()",
     ],
 )
 def test_what_it_writes_and_what_is_no_data_counts_not(job, code):
-    for name in ("results/old.csv", ".hidden/x.json"):
-        Path(name).parent.mkdir(exist_ok=True)
+    for name in ("results/runs/old.csv", ".hidden/x.json"):
+        Path(name).parent.mkdir(exist_ok=True, parents=True)
         Path(name).write_text("1")
     assert job(code) == ""
     assert read_by(RESULT) == {}
@@ -139,6 +140,20 @@ process = multiprocessing.get_context("fork").Process(target=read)
 process.start()
 process.join()
 """
+
+
+@pytest.mark.parametrize("opened", OPENED)
+@pytest.mark.parametrize("who", ["first", "second"])
+def test_so_it_does_where_it_was_changed_between_two_jobs(job, opened, who):
+    """Red at 9ab27237: the job before was taken for who had changed it."""
+    sqlite3.connect("data/rows.db").execute("create table rows (number int)")
+    for turn in range(3):
+        time.sleep(0.05)  # by the clock of the files
+        assert job(f"import sqlite3; {opened}", who=who if turn else "first") == ""
+        assert [*read_by(RESULT)] == ["data/rows.db"]
+        with sqlite3.connect("data/rows.db") as changed:
+            changed.execute("insert into rows values (1)")
+        assert state_of()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody else says what a process holds")
@@ -166,6 +181,99 @@ def test_what_a_library_holds_open_counts(job, code):
 def test_what_a_library_may_write_counts_not(job, code):
     assert job(f"{code}; {AT_STEPS}") == ""
     assert read_by(RESULT) == {}
+
+
+GLOB = "import glob; [open(file).read() for file in glob.glob('{}')]"
+KEEPS = "open('{}', 'w').write(str(os.getpid()))"
+
+
+@pytest.mark.parametrize(
+    ("folder", "code"),
+    [
+        # Red at 9ab27237, each: nobody knew of the new table, or of two jobs one.
+        ("", GLOB.format("*.csv")),
+        ("", f"{GLOB.format('*.csv')}; {KEEPS.format('scaler.json')}"),
+        ("data", f"{GLOB.format('data/*.csv')}; {KEEPS.format('data/scaler.json')}"),
+        ("data", f"{GLOB.format('data/rows*.csv')}; os.makedirs('data/m', exist_ok=True)"),
+        ("data", f"{GLOB.format('data/r*.csv')}; {KEEPS.format('data/of.csv')}"),
+        ("data", f"open('data/rows.csv', 'r+').read(); {GLOB.format('data/r*.csv')}"),
+    ],
+)
+def test_a_file_that_comes_to_lie_beside_those_that_were_read_counts(job, folder, code):
+    Path("rows.csv").write_text("1,2\n")
+    found = []
+    for who in ("first", "second"):
+        time.sleep(0.05)  # by the clock of the files
+        assert job(code, who=who) == ""
+        found.append(read_by(RESULT))
+    assert found[0] == found[1] != {}
+    for name in ("slurm-1.out", "nohup.txt", "notes"):
+        Path(folder, name).write_text("1")
+    assert state_of() == ""
+    Path(folder, "rows-of-may.csv").write_text("3,4\n")
+    assert state_of()
+
+
+def test_what_another_workflow_has_made_below_results_counts(job):
+    """Red at 9ab27237: all of `results` was taken for this package's own."""
+    for name in ("results/prep/train.csv", "results/data/rows.csv", "results/data/own.npz"):
+        Path(name).parent.mkdir(exist_ok=True, parents=True)
+        Path(name).write_text("1")
+    time.sleep(0.05)  # by the clock of the files
+    assert job("[open(p).read() for p in pathlib.Path('results').rglob('*.*')]") == ""
+    assert {*read_by(RESULT)} >= {"results/prep/train.csv", "results/data/rows.csv"}
+    assert "results/data/own.npz" not in read_by(RESULT)
+
+
+def test_what_changes_while_it_is_read_is_not_known(job):
+    """Red at 9ab27237: it was left out, so that another run's was compared with nothing."""
+    code = f"{READ}; import subprocess; subprocess.run(['sh', '-c', 'echo 3,4 > data/rows.csv'])"
+    planned = job(code)
+    assert planned  # made again
+    assert is_changed_meanwhile(read_by(RESULT)["data/rows.csv"])
+    assert job(READ, planned) == planned
+    assert state_of() == planned
+    assert read_by(RESULT)["data/rows.csv"] == artifacts.sha256("data/rows.csv")
+
+
+CACHES = """
+made = os.path.getmtime('cache.csv') if os.path.exists('cache.csv') else 0
+if made < os.path.getmtime('data/rows.csv'):
+    open('cache.csv', 'w').write('of ' + open('data/rows.csv').read())
+open('cache.csv').read()
+"""
+LINES = """
+if not os.path.exists('lines.csv'):
+    open('lines.csv', 'w').write('1,2')
+    open('lines.csv', 'a').write('3,4')
+open('lines.csv').read()
+"""
+
+
+def test_what_a_file_was_made_of_counts_for_all_that_find_it(job):
+    """Red at 9ab27237: for its maker alone."""
+    time.sleep(0.05)  # by the clock of the files
+    for who in ("rehearsal", "first", "second"):
+        assert job(CACHES, who=who) == ""
+    assert {*read_by(RESULT)} == {"cache.csv", "data/rows.csv"}
+    Path("data/rows.csv").write_text("1,3\n")
+    planned = state_of()
+    assert planned
+    for who in ("first", "second"):
+        time.sleep(0.05)  # by the clock of the files
+        assert job(CACHES, planned, who=who) == planned
+        assert read_by(RESULT)["data/rows.csv"] == artifacts.sha256("data/rows.csv")
+
+
+@pytest.mark.parametrize("first", ["first", "rehearsal"])
+def test_what_is_made_in_two_goes_is_made_for_all(job, first):
+    """Red at 9ab27237: it was taken for what each training changes, and never remembered."""
+    for who in (first, "second", "third"):
+        time.sleep(0.05)  # by the clock of the files
+        assert job(LINES, who=who) == ""
+    assert {*read_by(RESULT)} == {"lines.csv"}
+    Path("lines.csv").write_text("1,3\n")
+    assert state_of()
 
 
 HELD = "from twinrun.process.read_files import held_by_this_job as held"
@@ -217,7 +325,7 @@ open(f'data/runs/{{turn}}/last.txt', 'w').write('1')
 """
     for who in ("first", "second", "third"):
         assert job(code, who=who) == ""
-    assert [*read_by(RESULT)] == ["data/rows.csv"]
+    assert [*read_by(RESULT)] == ["data", "data/rows.csv"]  # of one the names that end in .csv
 
 
 def test_what_lies_elsewhere_and_is_not_there_another_machine_has(job, tmp_path_factory):

@@ -309,7 +309,7 @@ def test_threads_that_read_the_log_at_once_lose_nothing_of_it(tmp_path, monkeypa
     os.write(descriptor, b"other/1\twritten\t6\t/two\n")
     log.read_on()
     os.close(descriptor)
-    assert log.others == {"/one", "/two"}
+    assert log.by.others == {"/one", "/two"}
 
 
 def test_many_files_that_were_made_for_all_hide_none_that_trainings_change(tmp_path):

@@ -34,7 +34,7 @@ from twinrun.comparison.tensors import TENSOR_COLUMNS, ComparedTensors, compare_
 from twinrun.comparison.trace_words import traced_clause
 from twinrun.comparison.unlike_prints import apart_clauses
 from twinrun.process.compiler_cache import sharing
-from twinrun.process.shared_files import found_by
+from twinrun.process.found_files import found_by
 from twinrun.run_records import RunManifest
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
-from twinrun.process.shared_files import read_of_all, read_of_earlier
+from twinrun.process.found_files import read_of_all, read_of_earlier
 from twinrun.run_records import RunManifest
 from twinrun.wording import some
 

@@ -18,7 +18,7 @@ import msgspec
 from twinrun.comparison.conditions import outputs_that_differ
 from twinrun.comparison.pair_records import Comparison
 from twinrun.config.shipped import SCHEMA
-from twinrun.process.shared_files import disturbed_by
+from twinrun.process.found_files import disturbed_by
 from twinrun.run_files import variant_of
 from twinrun.run_records import Departure, RunManifest, is_in_part
 

@@ -26,7 +26,7 @@ from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, writ
 from twinrun.comparison.noise_steps import STEP_COLUMNS, by_step_of, half_a_seed, thinned
 from twinrun.comparison.pair import why_no_pair
 from twinrun.config.rule_records import ListedRun
-from twinrun.process.shared_files import disturbed_by
+from twinrun.process.found_files import disturbed_by
 from twinrun.run_files import FINGERPRINT, end_of, left_network, read_ended, verified
 from twinrun.run_records import FAILED, RunManifest
 

@@ -7,7 +7,7 @@ Repeats must share everything; of another variant or seed only what is computed 
 from collections.abc import Iterator, Mapping, Sequence
 
 from twinrun.process.imported_code import other_distributions
-from twinrun.process.read_files import other_file
+from twinrun.process.read_files import is_changed_meanwhile, other_file
 from twinrun.run_files import left_network
 from twinrun.run_records import FailedRun, RunManifest, TensorEntry
 
@@ -34,7 +34,7 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
     if data := _other_data(first, second):
         return (
             f"{data} held something else as {key} {first[key]} read it than as {key} {second[key]} "
-            f"did: the runs are no pair"
+            f"did: the runs are no pair (--forcerun train makes both again)"
         )
     file = _other_code(first, second)
     if unequal is not None:
@@ -89,14 +89,16 @@ def _packages(path: str, first: RunManifest, second: RunManifest) -> str:
 
 
 def _written(manifest: RunManifest | FailedRun) -> str | None:
-    """Say that a run's dataset was written to meanwhile, up to the run's name; None if it was not.
+    """Say that a run's data were written to meanwhile, up to the run's name; None if they were not.
 
     Which of its bytes the run had read by then, nobody knows.
     """
-    data = manifest["data"] if left_network(manifest) else None
-    if data is None or "is_changed" not in data:
+    if not left_network(manifest):
         return None
-    return f"{data['path']} was written to while"
+    data, read = manifest["data"], manifest["read_files"] if "read_files" in manifest else {}  # noqa: SIM401
+    files = [data["path"]] if data is not None and "is_changed" in data else []
+    files += [file for file, mark in read.items() if is_changed_meanwhile(mark)]
+    return f"{min(files)} was written to while" if files else None
 
 
 def _where(manifest: RunManifest) -> dict[str, object]:

@@ -5,7 +5,7 @@ from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.compiler_cache import Sharing
-from twinrun.process.shared_files import FoundFiles
+from twinrun.process.found_files import FoundFiles
 from twinrun.run_records import Departure
 from twinrun.trace.op_rows import OpRow, Phase
 

@@ -27,7 +27,7 @@ from twinrun.process.import_record import record_imports
 from twinrun.process.machine_faults import is_machine_fault
 from twinrun.process.messages import DoneMessage, FailureMessage, Message, ProgressMessage
 from twinrun.process.parent import STARTED_BY, end_with_parent
-from twinrun.process.shared_files import watch, watch_torch
+from twinrun.process.shared_files import ends, watch, watch_torch
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
 # transports, and the store at which the workers meet. NCCL names itself in every error, its own
@@ -94,7 +94,10 @@ def _work(function: str) -> NoReturn:
         called = getattr(importlib.import_module(module), name)
         gc.enable()
         watch_torch()
-        called(**rebuilt(called, arguments))
+        try:
+            called(**rebuilt(called, arguments))
+        finally:
+            ends()
     except KeyboardInterrupt:  # while something is imported: a training stops in good order
         _failed("interrupted by SIGINT (Ctrl-C)", is_machine_fault=True)
         sys.exit(128 + signal.SIGINT)

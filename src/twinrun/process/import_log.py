@@ -25,7 +25,8 @@ from twinrun import artifacts
 from twinrun.process.import_record import LOG, hash_of_source
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
-from twinrun.process.read_files import GONE, as_noted, changed, held, is_made, notes_of
+from twinrun.process.made_files import remember, with_sources
+from twinrun.process.read_files import GONE, as_noted, changed, held, notes_of, told_apart
 from twinrun.process.source_hash import find_source
 
 
@@ -57,8 +58,9 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
         # Code that the job itself has made and removed is none that anybody could change.
         begun, entries = _read(log)
         entries = [entry for entry in entries if Path(entry.file).is_file()]
-        read = {file: mark for file, mark in held(log).items() if not is_made(mark)}
-        beside, read = _found_beside(begun.beside, entries), {**begun.read, **read}
+        read, made = told_apart(held(log))
+        remember(made, read)
+        beside, read = _found_beside(begun.beside, entries), {**begun.read, **with_sources(read)}
         _write(log, _Begun(planned, beside, read), entries)
         notes_of(log).unlink(missing_ok=True)
 
@@ -122,7 +124,7 @@ def state_of(result: str | Path, search_path: Sequence[str]) -> str:
     """
     begun, entries = _read(log := log_of(result))
     # Of a job that was killed there are notes alone.
-    noted = {file: mark for file, mark in as_noted(log).items() if not is_made(mark)}
+    noted, _ = told_apart(as_noted(log))
     read = {**noted, **begun.read}
     found = {*changed(read).items()}
     for entry in entries:

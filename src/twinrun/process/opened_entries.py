@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 # Written as a whole, in the training's steps or before; or changed. Lost is what was begun anew.
+# Left is what is as it was when the training began, which that entry has as its moment.
 Write = Literal["written", "prepared", "extended"]
-Entry = Literal[Write, "lost", "joined", "begun", "disturbed", "stale", "found"]
+Entry = Literal[Write, "left", "lost", "joined", "begun", "disturbed", "stale", "found"]
 WRITES_OF = frozenset(get_args(Write))
+MADE = frozenset(("written", "prepared"))
 TICK_NS = 20 * 10**6  # by which a file's time may be behind the clock
 OF_ATTEMPTS = frozenset(("begun", "disturbed", "stale", "found"))
 MOST_FILES, MOST_KNOWN = 50_000, 10_000  # of earlier trainings that are remembered
+FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
+LOG_FILE = FOLDER / "opened.log"
 REHEARSAL = "rehearsal"  # the label of what tries each workload before any training
 
 
@@ -89,27 +93,59 @@ def is_beside_others(path: Path, who: str, since: int) -> bool:
     return any(moment >= since and not same_training(other, who) for other, _, moment, _ in found)
 
 
+class Writers:
+    """The trainings that have opened each file to write it, but for those that have left it."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._of = dict[str, dict[str, tuple[int, bool, bool]]]()
+
+    def note(self, file: str, who: str, entry: Entry, moment: int) -> None:
+        """Note one of `WRITES_OF`, or that a file was left."""
+        training = who.partition("/")[0]
+        several = self._of.setdefault(file, {})
+        first, is_in_steps, is_made = several.get(training, (moment, False, False))
+        if entry != "left":
+            is_in_steps, is_made = is_in_steps or is_of_steps(who, entry), is_made or entry in MADE
+            several[training] = first, is_in_steps, is_made
+        elif first >= moment:
+            several.pop(training, None)
+
+    def first(self, file: str) -> int | None:
+        """Return when (ns) the first of them opened it; None if none has."""
+        return min((moment for moment, *_ in self._of.get(file, {}).values()), default=None)
+
+    def made(self) -> list[str]:
+        """Name the files that any of them has written as a whole: maybe they were not there."""
+        return [
+            file for file, of in self._of.items() if any(is_made for *_, is_made in of.values())
+        ]
+
+    def change(self, file: str) -> bool:
+        """Say whether one has in its steps: each then finds what another has left."""
+        return any(is_in_steps for _, is_in_steps, _ in self._of.get(file, {}).values())
+
+
 def is_of_steps(who: str, entry: Entry) -> bool:
     """Say whether this is the state of a training, and not what it makes for all."""
     return entry != "prepared" and not same_training(who, _REHEARSAL)
 
 
 def changing(path: Path, files: Iterable[str]) -> set[str]:
-    """Return those of some files that more than one training has written, or one in its steps.
+    """Return those of some files that trainings have written in their steps, or may have.
 
     Args:
         path: the log.
         files: their paths from the working directory.
     """
-    wanted, writers = {os.path.abspath(file): file for file in files}, dict[str, set[str]]()  # noqa: PTH100
-    found = set[str]()
+    wanted, writers = {os.path.abspath(file): file for file in files}, Writers()  # noqa: PTH100
     for who, entry, moment, file in entries_of(path.read_bytes()) if wanted else ():
-        if entry in WRITES_OF and file in wanted and is_changed_since(file, moment - TICK_NS):
-            several = writers.setdefault(wanted[file], set())
-            several.add(who.partition("/")[0])
-            if len(several) > 1 or is_of_steps(who, entry):
-                found.add(wanted[file])
-    return found
+        if file not in wanted:
+            continue
+        is_changed = entry in WRITES_OF and is_changed_since(file, moment - TICK_NS)
+        if is_changed or entry == "left":
+            writers.note(file, who, entry, moment)
+    return {name for file, name in wanted.items() if writers.change(file)}
 
 
 def forget_trainings(path: Path) -> None:
@@ -117,7 +153,10 @@ def forget_trainings(path: Path) -> None:
     found = entries_of(path.read_bytes())
     written = dict[str, dict[str, list[tuple[str, Entry, int]]]]()
     for who, entry, when, file in found:
-        if entry in WRITES_OF:
+        if entry == "left" and (first := written.get(file, {}).get(who.partition("/")[0])):
+            if first[0][2] >= when:
+                del written[file][who.partition("/")[0]]
+        elif entry in WRITES_OF:
             by = written.setdefault(file, {})
             several = by.pop(training := who.partition("/")[0], [])
             by[training] = [*several[:1], (who, entry, when)]  # its first and last, now in the end

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from twinrun.process.held_files import held_of, held_to_be_read
 from twinrun.process.opened_entries import (
+    MADE,
     MOST_FILES,
     TICK_NS,
     WRITES_OF,
@@ -22,9 +23,9 @@ from twinrun.process.opened_entries import (
     changed_at,
     entries_of,
     is_changed_since,
-    is_of_steps,
     same_training,
 )
+from twinrun.process.others_files import OthersFiles
 from twinrun.process.read_files import ReadFiles
 
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
@@ -53,16 +54,10 @@ class OpenedLog:
     """A folder among these that is watched all the same."""
     seen: int = 0
     """Bytes of the log that have been read."""
-    earlier: dict[str, int] = field(default_factory=dict)
-    """Files that others had written before this training began, and when first (ns)."""
-    others: set[str] = field(default_factory=set)
-    """Files that other trainings have written since."""
-    attempts: set[str] = field(default_factory=set)
-    """Files that earlier attempts at this one have written."""
+    by: OthersFiles = field(init=False)
+    """What others have written."""
     ours: dict[str, set[Entry]] = field(default_factory=dict)
     """Files that processes of this attempt have written, this one too, and how."""
-    several: set[str] = field(default_factory=set)
-    """Of the earlier ones those that `changing` may name."""
     opened_at: dict[str, int] = field(default_factory=dict)
     """When (ns) this process last opened a file to read it."""
     held: set[str] = field(default_factory=set)
@@ -86,11 +81,15 @@ class OpenedLog:
     is_under_way: bool = False
     """Whether it has begun to take steps."""
 
+    def __post_init__(self) -> None:
+        """Know of no others yet."""
+        self.by = OthersFiles(self.who, self.began)
+
     def begin_anew(self) -> None:
         """Take all that was written before this process for an earlier training's."""
         self.began, self.seen, self.stepping = max(self.began, self.opened), 0, None
-        several = self.several, self.held, self.shared, self.lost
-        for known in (self.earlier, self.others, self.attempts, *several):
+        self.by = OthersFiles(self.who, self.began)
+        for known in (self.held, self.shared, self.lost):
             known.clear()
 
     def begin_steps(self) -> None:
@@ -101,9 +100,9 @@ class OpenedLog:
             self.read.add((file, "stale"))
             self.append("stale", file)
 
-    def append(self, entry: Entry, file: str) -> None:
+    def append(self, entry: Entry, file: str, moment: int | None = None) -> None:
         """Write an entry: one system call, so that those of several processes do not mix."""
-        line = f"{self.who}\t{entry}\t{time.time_ns()}\t{file}\n"
+        line = f"{self.who}\t{entry}\t{moment or time.time_ns()}\t{file}\n"
         os.write(self.descriptor, line.encode(errors="surrogateescape"))
 
     def read_on(self) -> None:
@@ -124,18 +123,24 @@ class OpenedLog:
             elif who == self.who:
                 if entry in WRITES_OF or entry == "lost":
                     self.ours.setdefault(file, set()).add(entry)
-                else:
+                elif entry != "left":
                     self.read.add((file, entry))
-            elif entry in WRITES_OF and moment < self.began:
-                if file in self.earlier or is_of_steps(who, entry):
-                    self.several.add(file)
-                self.earlier.setdefault(file, moment)
-            elif entry in WRITES_OF and same_training(who, self.who):
-                self.attempts.add(file)
-            elif entry in WRITES_OF:
-                self.others.add(file)
-                rewritten += [file] if file in self.opened_at else []
+            elif entry in WRITES_OF or entry == "left":
+                self.by.note(file, who, entry, moment)
+                is_rewritten = file in self.by.others and file in self.opened_at
+                rewritten += [file] * (is_rewritten and entry != "left")
         self.held |= held_of(rewritten) if rewritten else set()
+
+    def note_left(self) -> None:
+        """Write down what was opened to be changed, and was not: neither at all nor by steps."""
+        self.read_on()
+        for file in sorted({*self.ours, *self.by.attempts}):
+            if not is_changed_since(file, self.began - TICK_NS):
+                self.append("left", file, self.began)
+                continue
+            steps = self.stepping if self.ours.get(file) == {"prepared"} else None
+            if steps is not None and is_changed_since(file, steps + TICK_NS):  # held open
+                self.append("extended", file)
 
     def note_held(self, forks: Iterable[int] = ()) -> None:
         """Write down files that another training has changed while this process had them open.
@@ -148,8 +153,8 @@ class OpenedLog:
             self._note_held(file, self.opened_at[file])
         for file in held_of(self.shared) if self.shared else ():
             self._note_held(file, self.opened_at[file])
-        for fork in forks if self.others else ():
-            for file in held_of([*self.others], fork):  # threads may read on
+        for fork in forks if self.by.others else ():
+            for file in held_of([*self.by.others], fork):  # threads may read on
                 self._note_held(file, self.began)
 
     def _note_held(self, file: str, since: int) -> None:
@@ -166,17 +171,17 @@ class OpenedLog:
             is_moved: it may be a folder, with all that lies in it.
         """
         entry, ours = None, self.ours.get(file, set())
-        if self._is_of(self.others, file, is_moved=is_moved):
+        if self._is_of(self.by.others, file, is_moved=is_moved):
             entry = "disturbed"
-        elif self._is_of(self.attempts, file, is_moved=is_moved):
+        elif self._is_of(self.by.attempts, file, is_moved=is_moved):
             is_stale = "lost" in ours or self._was_changed(file, self.checkpoint or self._stepping)
             entry = "stale" if is_stale and "written" not in ours else None
-        elif file in self.earlier and ours.isdisjoint(("written", "prepared")):
+        elif file in self.by.earlier and ours.isdisjoint(("written", "prepared")):
             changed = changed_at(file) or 0  # it is gone
             if not ours and changed > self.began + TICK_NS:  # by who has it open since before
                 entry = "disturbed"
-            elif changed > self.earlier[file] - TICK_NS and (
-                file in self.several or len(self.read) < MOST_FOUND
+            elif changed > self.by.earlier[file] - TICK_NS and (
+                file in self.by.several or len(self.read) < MOST_FOUND
             ):
                 entry = "found"
         self.note_opened(file)
@@ -195,16 +200,18 @@ class OpenedLog:
             self.data.note(file, began=self.began, is_made=is_made)
 
     def note_listed(self, folder: str) -> None:
-        """Note a folder whose files it lists, unless trainings write in it: each adds to it."""
+        """Note a folder whose files it lists; to what trainings write in it each adds."""
         self.read_on()
-        written = (*self.several, *self.others, *self.attempts, *self.ours)
-        if not any(file.startswith(f"{folder}{os.sep}") for file in written):
-            self.data.note(folder, began=self.began, is_listed=True)
+        inside = f"{folder}{os.sep}"
+        files = self.by.made | {file for file, how in self.ours.items() if not MADE.isdisjoint(how)}
+        below = [file.removeprefix(inside) for file in files if file.startswith(inside)]
+        written = {path.partition(os.sep)[0] for path in below}
+        self.data.note(folder, began=self.began, written=written)
 
     def _is_of_trainings(self, file: str) -> bool:
         """Say whether a training that has opened a file to write it may have changed it since."""
-        is_written = any(file in known for known in (self.ours, self.others, self.attempts))
-        since = self.earlier.get(file) if file in self.several else None
+        is_written = any(file in known for known in (self.ours, self.by.others, self.by.attempts))
+        since = self.by.earlier.get(file) if file in self.by.several else None
         if since is None and not is_written:
             return False
         # Who opens a data base, or maps an array, need not write to it.
@@ -222,7 +229,7 @@ class OpenedLog:
 
     def _note_shared(self, file: str) -> None:
         """Remember a file that another training may have open to write, and write later."""
-        if file in self.others and file in self.opened_at:
+        if file in self.by.others and file in self.opened_at:
             self.shared.add(file)
 
     def note_written(self, file: str, *, is_whole: bool, is_removed: bool = False) -> None:
@@ -235,8 +242,11 @@ class OpenedLog:
         """
         self._note_missing(file, is_removed=is_removed)
         is_under_way = self.is_under_way or _is_data_worker()
-        how: Write = "extended" if not is_whole else "written" if is_under_way else "prepared"
-        if how != "written" and file not in self.ours and self._is_of(self.attempts, file):
+        how: Write = "written" if is_under_way else "prepared"
+        # What this attempt has made itself ahead of its steps, it may add to: lines, or shards.
+        is_own = self.ours.get(file) == {"prepared"} or not os.path.lexists(file)
+        how = how if is_whole or (is_own and not is_under_way) else "extended"
+        if how != "written" and file not in self.ours and self._is_of(self.by.attempts, file):
             # Begun anew it lacks what steps wrote before the checkpoint; added to it lacks nothing.
             since = (self.checkpoint if how == "extended" else None) or self._stepping
             if self._was_changed(file, since):
@@ -254,7 +264,7 @@ class OpenedLog:
         """Write down a file that another training has removed, or its folder."""
         if is_removed and file not in self.ours:
             return  # alone it would find none either (`unlink(missing_ok=True)`)
-        if self._is_of(self.others, file):
+        if self._is_of(self.by.others, file):
             is_there = os.path.lexists(file if is_removed else os.path.dirname(file))  # noqa: PTH120
             if not is_there and (file, "disturbed") not in self.read:
                 self.append("disturbed", file)

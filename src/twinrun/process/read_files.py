@@ -10,24 +10,33 @@ by sizes and times alone.
 """
 
 import functools
-import hashlib
 import json
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from twinrun import artifacts
 from twinrun.process.import_record import LOG, relative
+from twinrun.process.listed_names import (
+    NAMES,
+    all_names,
+    is_of_results,
+    is_of_trainings,
+    kinds_of_data,
+    names_again,
+    of_kinds,
+)
+from twinrun.process.made_files import with_sources
 from twinrun.process.opened_entries import changed_at
 
 MOST_FILES = 10_000  # and folders, of a job
 MOST_BYTES = 1 << 28  # that are hashed of a job; it takes a part of a second
 _MOST_LOGGED = 1 << 22  # bytes of the file of notes: processes that know little note again
-_NAMES, _STATE, _MADE = "names ", " bytes written at ", "made "
-GONE = "gone"
+_STATE, _MADE = " bytes written at ", "made "
+GONE, _MEANWHILE = "gone", "changed while it was used"
 # What a machine has for all.
 _OF_MACHINE = ("/etc/", "/usr/lib/", "/usr/lib64/", "/usr/share/", "/lib/", "/lib64/")
 
@@ -49,7 +58,7 @@ class ReadFiles:
         """
         self._descriptor, self._process = -1, 0
         self._known = set[str]()
-        self._folder, own = folder, (sys.prefix, sys.base_prefix, f"{folder}{os.sep}results")
+        self._folder, own = folder, (sys.prefix, sys.base_prefix)
         left_out = (*_OF_MACHINE, *(f"{each}{os.sep}" for each in own))
         inside = f"{folder}{os.sep}"  # a project may lie in any folder
         self._left_out = tuple(each for each in left_out if not inside.startswith(each))
@@ -65,21 +74,25 @@ class ReadFiles:
         return cls(notes_of(Path(log)) if log else None, folder)
 
     def note(
-        self, file: str, *, began: int, is_listed: bool = False, is_made: bool = False
+        self,
+        file: str,
+        *,
+        began: int,
+        written: Collection[str] | None = None,
+        is_made: bool = False,
     ) -> None:
         """Note a file that is read, or a folder that is listed.
 
         Args:
             file: its absolute path.
             began: when (ns) the job did: what has changed since, it may have written itself.
-            is_listed: it is a folder.
+            written: of a folder that is listed, the names there of what trainings write.
             is_made: this training has made it, ahead of its steps, and another one may find it.
         """
         if self._descriptor < 0 or file in self._known or len(self._known) >= MOST_FILES:
             return
-        # A folder of code is listed by each import, and what lies beside it is no data.
-        is_left_out = is_listed and (file in sys.path or f"{self._folder}/".startswith(f"{file}/"))
-        if is_left_out or file.startswith(self._left_out):
+        is_own = is_of_results(os.path.relpath(file, self._folder))
+        if is_own or file.startswith(self._left_out):
             return
         if self._process != os.getpid():  # it is forked, and others of its kind were before
             self._process = os.getpid()
@@ -89,9 +102,12 @@ class ReadFiles:
         with suppress(OSError, ValueError):  # what is not there, as the code will see
             self._known.add(file)  # to look at it is heard too
             changed = changed_at(file)
-            if changed is None or (changed >= began and not is_made):
+            # A folder that has changed since has so by what lies in it now.
+            is_new = changed is None or (changed >= began and not is_made)
+            if is_new and (changed is None or written is None):
                 return
-            mark = _listed(file) if is_listed else f"{_MADE * is_made}{_state(file)}"
+            made = f"{_MADE * is_made}{_state(file)}" if written is None else None
+            mark = made or all_names(file, written or ())
             line = json.dumps([file, mark])
             if file.isprintable() and os.fstat(self._descriptor).st_size < _MOST_LOGGED:
                 os.write(self._descriptor, f"{line}\n".encode())
@@ -118,18 +134,25 @@ def as_noted(log: Path) -> dict[str, str]:
         noted = _noted(notes_of(log).read_bytes())
     except OSError:  # nothing was
         return {}
-    folders = {str(parent) for file in noted for parent in Path(file).parents}
-    return {
-        relative(file): mark
-        for file, mark in sorted(noted.items())
+    kinds = dict[str, set[str]]()  # of what is read in a folder, by the ends of names
+    for file, mark in noted.items():
+        path = Path(file)
+        for inside in (path, *path.parents) if not mark.startswith(NAMES) else ():
+            kinds.setdefault(str(inside.parent), set()).add(inside.suffix)
+    found = dict[str, str]()
+    for file, mark in sorted(noted.items()):
+        if not mark.startswith(NAMES):
+            found[relative(file)] = mark
         # What a folder holds of which nothing is read says nothing.
-        if not mark.startswith(_NAMES) or file in folders
-    }
+        elif several := kinds_of_data(file, kinds.get(file, set())):
+            found[relative(file)] = of_kinds(mark, several)
+    return found
 
 
 def held_by_this_job() -> dict[str, str]:
     """Return what `held` does of the job that this process belongs to."""
-    return held(Path(os.environ[LOG])) if LOG in os.environ else {}
+    found = held(Path(os.environ[LOG])) if LOG in os.environ else {}
+    return with_sources(found)
 
 
 def held(log: Path) -> dict[str, str]:
@@ -140,15 +163,17 @@ def held(log: Path) -> dict[str, str]:
 
     Returns:
         For each its SHA-256, or its size and time, or a hash of the names in a folder, behind
-        `made` of what the job itself has made; nothing of what has changed since it was noted.
+        `made` of what the job itself has made; of what has changed since it was noted that.
     """
     found, left = dict[str, str](), MOST_BYTES
     for file, mark in as_noted(log).items():
-        if _now(file, mark) != mark:
+        if (now := _now(file, mark)) != mark:
+            is_left_out = is_made(mark) or now == GONE or is_of_trainings(file)
+            found |= {} if is_left_out else {file: _MEANWHILE}
             continue
         found[file] = mark
-        size = 0 if mark.startswith(_NAMES) else int(_without_made(mark).partition(_STATE)[0])
-        if not mark.startswith(_NAMES) and size <= left:
+        size = 0 if mark.startswith(NAMES) else int(_without_made(mark).partition(_STATE)[0])
+        if not mark.startswith(NAMES) and size <= left:
             with suppress(OSError):
                 found[file] = f"{_MADE * is_made(mark)}{artifacts.sha256(file)}"
                 left -= size
@@ -158,6 +183,17 @@ def held(log: Path) -> dict[str, str]:
 def is_made(mark: str) -> bool:
     """Say whether a job had made what it read: another one then makes it again, or finds it."""
     return mark.startswith(_MADE)
+
+
+def told_apart(read: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what a job has found, and what it has made itself: the marks of both, by path."""
+    made = {file: _without_made(mark) for file, mark in read.items() if is_made(mark)}
+    return {file: mark for file, mark in read.items() if file not in made}, made
+
+
+def is_changed_meanwhile(mark: str) -> bool:
+    """Say whether a file has changed behind the moment at which a job had begun to use it."""
+    return mark == _MEANWHILE
 
 
 def _without_made(mark: str) -> str:
@@ -176,11 +212,12 @@ def _now(file: str, mark: str, folder: Path = Path()) -> str:
     """
     path = folder / file
     try:
-        if mark.startswith(_NAMES):
-            return _listed(path)
+        if mark.startswith(NAMES):
+            return names_again(mark, path, folder)
         if is_made(mark):
             return f"{_MADE}{_now(file, _without_made(mark), folder)}"
-        return _state(path) if _STATE in mark else artifacts.sha256(path)
+        now = _state(path) if _STATE in mark else artifacts.sha256(path)
+        return f"another: {now}" if is_changed_meanwhile(mark) else now
     except (OSError, ValueError):
         return mark if file.startswith((os.sep, os.pardir)) else GONE
 
@@ -226,8 +263,3 @@ def _state(file: str | Path) -> str:
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(file)
     return f"{found.st_size}{_STATE}{found.st_mtime_ns}"
-
-
-def _listed(folder: str | Path) -> str:
-    names = [name for name in sorted(os.listdir(folder)) if name[0] != "."]  # noqa: PTH208
-    return f"{_NAMES}{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]}"

@@ -19,19 +19,18 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
-from typing import NotRequired, TypedDict
 
 from twinrun.process.data_base_files import file_of
+from twinrun.process.found_files import FoundFiles
 from twinrun.process.held_files import held_to_be_read
 from twinrun.process.opened_entries import changing, files_of
 from twinrun.process.opened_log import OpenedLog
 from twinrun.process.read_files import ReadFiles
 from twinrun.process.users_files import is_theirs, left_out
-from twinrun.wording import some
 
 LOG = "TWINRUN_OPENED_FILES"  # the variable that names the log
 # The training and the attempt at it, all of whose processes are one; and when it began, in ns: of
@@ -199,6 +198,13 @@ def look_at_held() -> None:
         _log.note_held(each.pid for each in multiprocessing.active_children() if each.pid)
 
 
+def ends() -> None:
+    """Note which files the training of this process has opened to change, and left as they were."""
+    if _log is not None:
+        with suppress(OSError):
+            _log.note_left()
+
+
 def look_at_data() -> None:
     """Note the data that this process holds open, or mapped: a library may open it by itself."""
     if _log is None:
@@ -216,17 +222,6 @@ def _look_at_end(_: OpenedLog) -> None:
         Finalize(None, look, exitpriority=0)
 
 
-class FoundFiles(TypedDict):
-    """What a training has read that it did not write."""
-
-    changed: list[str]
-    """Files that several trainings have written, or one in its steps: each finds another's."""
-    kept: list[str]
-    """Files that a rehearsal has written, or one training ahead of its steps: all find the same."""
-    disturbing: NotRequired[list[str]]
-    """Files that another training has written or removed meanwhile; absent if none."""
-
-
 def found() -> FoundFiles:
     """Name the files of other trainings that the training of this process has read, sorted."""
     if _log is None:
@@ -241,60 +236,3 @@ def found() -> FoundFiles:
     if disturbing := files_of(_log.path, _log.who, "disturbed", _log.began):
         left["disturbing"] = disturbing
     return left
-
-
-def disturbed_by(left: FoundFiles) -> str | None:
-    """Say by which of these files a training was disturbed; None if by none."""
-    return read_of_others(left["disturbing"]) if "disturbing" in left else None
-
-
-def found_by(trainings: Iterable[FoundFiles]) -> FoundFiles:
-    """Join what several trainings have found; what is changed for one is so for all."""
-    several = [*trainings]
-    changed = {file for each in several for file in each["changed"]}
-    kept = {file for each in several for file in each["kept"]} - changed
-    return {"changed": sorted(changed), "kept": sorted(kept)}
-
-
-def read_of_earlier(files: Sequence[str]) -> list[str]:
-    """Say what it means that a training has found files that trainings change, if it has.
-
-    >>> read_of_earlier(["last.pt"])[0].partition(" (")[0]
-    'the file last.pt was opened to be read as an earlier training'
-    """
-    if not files:
-        return []
-    what, was, left = ("file", "was", "it") if len(files) == 1 else ("files", "were", "them")
-    return [
-        f"the {what} {some(files)} {was} opened to be read as an earlier training (or the "
-        f"rehearsal) left {left}: a first one finds none, or another"
-    ]
-
-
-def read_of_all(files: Sequence[str]) -> list[str]:
-    """Say what it means that a training has found files that no training changes, if it has.
-
-    >>> read_of_all(["data/x.npy", "data/y.npy"])
-    ['the files data/x.npy, data/y.npy were made before, and no training has changed them since']
-    """
-    if not files:
-        return []
-    what, was, them = ("file", "was", "it") if len(files) == 1 else ("files", "were", "them")
-    return [f"the {what} {some(files)} {was} made before, and no training has changed {them} since"]
-
-
-def read_of_attempt(files: Sequence[str]) -> str:
-    """Say what it means that a resumed training has read these files."""
-    return (
-        f"it was resumed, and has read {some(files)}, or begun that anew to be read: what the "
-        f"attempt before wrote there is in no checkpoint"
-    )
-
-
-def read_of_others(files: Sequence[str]) -> str:
-    """Say what it means that a training has read these files."""
-    return (
-        f"it has used {some(files)}, which another training wrote or removed meanwhile; what a "
-        f"module writes belongs below self.trainer.default_root_dir, which each training has for "
-        f"itself"
-    )

@@ -16,16 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from twinrun.process.found_files import read_of_attempt, read_of_others
 from twinrun.process.job import say
 from twinrun.process.opened_entries import (
+    FOLDER,
+    LOG_FILE,
     files_of,
     forget_trainings,
     is_beside_others,
     training_of,
 )
-from twinrun.process.shared_files import BEGAN, LOG, WHO, read_of_attempt, read_of_others
+from twinrun.process.shared_files import BEGAN, LOG, WHO
 
-FOLDER = Path(".snakemake/twinrun")  # beside Snakemake's own memory of the folder
 MOMENT_SECONDS = 1.0
 
 
@@ -78,7 +80,7 @@ def side_by_side(label: str, *, alone: bool, began: int | None = None) -> Iterat
         began: when the first attempt did, in ns since the epoch; None if this is that.
     """
     who = f"{training_of(label)}/{uuid.uuid4().hex}"
-    log = (FOLDER / "opened.log").absolute()
+    log = LOG_FILE.absolute()
     before = {name: os.environ.get(name) for name in (LOG, WHO, BEGAN)}
     with ExitStack() as held:
         _locked(held, log, label, alone=alone)

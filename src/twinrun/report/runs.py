@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from twinrun.comparison.conditions import listed, made_anew
 from twinrun.process.environment import Context
-from twinrun.process.shared_files import read_of_all
+from twinrun.process.found_files import read_of_all
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import workload_of
 from twinrun.verdicts.failed_runs import log_of

@@ -23,10 +23,11 @@ from twinrun.config.schema_check import listed
 from twinrun.config.settings import Settings
 from twinrun.dataset_files import state_of
 from twinrun.errors import JobError, TwinrunError
+from twinrun.process.import_log import kept
 from twinrun.process.imported_code import distributions_hash
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
-from twinrun.process.opened_entries import REHEARSAL
+from twinrun.process.opened_entries import FOLDER, REHEARSAL
 from twinrun.process.planned_code import hash_of_code
 from twinrun.process.side_by_side import side_by_side
 from twinrun.process.slurm import srun_of_job
@@ -141,6 +142,7 @@ def _launched(
     with (
         tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder,
         side_by_side(REHEARSAL, alone=False),
+        kept(FOLDER / "rehearsed.json", "", goes_on=True) as log,
     ):
         report = Path(folder, "report.json")
         launch(
@@ -151,7 +153,7 @@ def _launched(
                 "search_path": list(search_path),
                 "report": str(report),
             },
-            environment_of(seed=SEED, deterministic=False, threads=threads),
+            environment_of(seed=SEED, deterministic=False, threads=threads, further=log),
             command=command,
         )
         return artifacts.read_record(report, list[Rehearsed])

@@ -30,10 +30,11 @@ from twinrun.config.definitions import Run, Variant
 from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.early_refusals import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
+from twinrun.process.found_files import disturbed_by, read_of_earlier
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
 from twinrun.process.read_files import held_by_this_job
-from twinrun.process.shared_files import disturbed_by, found, leave_out, read_of_earlier
+from twinrun.process.shared_files import found, leave_out
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
@@ -278,10 +279,7 @@ def _fit(
     is_result: bool,
     stop: Stop,
 ) -> str | None:
-    """Train; return the sentence of a failure that is a result, raise any other.
-
-    A step that was to be fast and fails is a result too, so that its study gets its other runs.
-    """
+    """Train; return the sentence of a failure that is a result, raise any other."""
     try:
         # weights_only: a checkpoint is data, and must not run code when it is read.
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
@@ -292,6 +290,7 @@ def _fit(
             raise
         if not is_result:
             explain_refusal(error, name)
+        # A step that was to be fast and fails is a result too, so that its study gets other runs.
         # Behind a kill it says nothing yet (see `run`); of several workers others may wait for it.
         if variant.devices > 1 or not (is_result or (is_fast(variant) and checkpoint is None)):
             raise

@@ -1,0 +1,127 @@
+"""The names in a folder of data: another file that comes to lie there may be read next time.
+
+Of a folder that was listed count the names with the endings of what was read there: `*.csv`, or
+folders of classes. Those that trainings write there count not: each would have another list.
+"""
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from twinrun.process.opened_entries import LOG_FILE, WRITES_OF, Writers, entries_of
+
+NAMES = "names "  # before what is said of a folder
+# Beside the code of a project lie its configs, logs and folders too.
+_OF_PROJECT = {"", *(".py", ".ipynb", ".sh", ".md", ".yaml", ".yml", ".toml", ".cfg", ".ini")}
+_OF_PROJECT |= {".log", ".out", ".err", ".html", ".lock", ".smk"}
+# What Twinrun writes below `results`; beside that another workflow may have its own.
+_OWN = {"benchmarks", "checkpoints", "comparisons", "contests", "figures", "gate", "locations"}
+_OWN |= {"logs", "matrix", "noise", "resumes", "runs", "scaling", "sweeps", "timings", "verdicts"}
+
+
+def is_of_results(path: str) -> bool:
+    """Say whether Twinrun itself writes a file or folder.
+
+    Args:
+        path: from the working directory.
+
+    >>> is_of_results("results/runs/a.json"), is_of_results("results/prep/a.csv")
+    (True, False)
+    """
+    first, *inside = Path(path).parts or ("",)
+    if first != "results":
+        return False
+    if not inside or inside[0] in _OWN:
+        return True
+    is_dataset = inside[-1].endswith((".npz", ".json", ".jsonl", ".read"))
+    return inside[0] == "data" and len(inside) < 3 and (len(inside) < 2 or is_dataset)
+
+
+def all_names(folder: str | Path, written: Collection[str]) -> str:
+    """Return a mark of the names in a folder, by their endings.
+
+    Args:
+        folder: it.
+        written: names there of what trainings write, which are left out.
+
+    Raises:
+        OSError: if there is no such folder.
+    """
+    names = sorted({*os.listdir(folder)} - {*written})  # noqa: PTH208
+    kinds = dict[str, list[str]]()
+    for name in names:
+        if name[0] != ".":
+            kinds.setdefault(Path(name).suffix, []).append(name)
+    return NAMES + json.dumps([[kind, _hash(found)] for kind, found in kinds.items()])
+
+
+def of_kinds(mark: str, kinds: Collection[str]) -> str:
+    """Return of a mark of names what it says of names with these endings."""
+    found = dict(json.loads(mark.removeprefix(NAMES)))
+    return NAMES + json.dumps([[kind, found.get(kind, "")] for kind in sorted(kinds)])
+
+
+def names_again(mark: str, folder: Path, working: Path) -> str:
+    """Return what is to be said now of a folder, in the form of a mark of `of_kinds`.
+
+    Args:
+        mark: of the folder.
+        folder: its path.
+        working: the working directory.
+
+    Raises:
+        OSError: if there is no such folder.
+    """
+    kinds = {kind for kind, _ in json.loads(mark.removeprefix(NAMES))}
+    made = _made_by_folder(*_log(working)).get(os.path.abspath(folder), ())  # noqa: PTH100
+    return of_kinds(all_names(folder, made), kinds)
+
+
+def is_of_trainings(file: str) -> bool:
+    """Say whether trainings of this working directory have written a file."""
+    return _writers(*_log(Path())).first(os.path.abspath(file)) is not None  # noqa: PTH100
+
+
+def _log(working: Path) -> tuple[Path, int]:
+    """Return the log of a working directory, and its size."""
+    log = working / LOG_FILE
+    return log, log.stat().st_size if log.is_file() else 0
+
+
+def kinds_of_data(folder: str, kinds: Collection[str]) -> set[str]:
+    """Return the endings that say something of data.
+
+    Args:
+        folder: that was listed.
+        kinds: the endings of what was read in it.
+    """
+    is_of_project = f"{Path.cwd()}{os.sep}".startswith(f"{folder}{os.sep}")
+    return {*kinds} - (_OF_PROJECT if is_of_project else set())
+
+
+@functools.lru_cache(maxsize=1)  # asked for by each of thousands of runs, as the next one
+def _writers(log: Path, size: int) -> Writers:
+    found = Writers()
+    for who, entry, moment, file in entries_of(log.read_bytes()) if size else ():
+        if entry == "left" or entry in WRITES_OF:
+            found.note(file, who, entry, moment)
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _made_by_folder(log: Path, size: int) -> Mapping[str, set[str]]:
+    """Return what trainings have made in each folder, themselves or below."""
+    found = dict[str, set[str]]()
+    for file in _writers(log, size).made():
+        inside = Path(file)
+        for folder in inside.parents:
+            found.setdefault(str(folder), set()).add(inside.name)
+            inside = folder
+    return found
+
+
+def _hash(names: Collection[str]) -> str:
+    return hashlib.sha256(json.dumps([*names]).encode()).hexdigest()[:16]
