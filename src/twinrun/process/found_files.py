@@ -10,7 +10,7 @@ class FoundFiles(TypedDict):
     """What a training has read that it did not write."""
 
     changed: list[str]
-    """Files that several trainings have written, or one in its steps: each finds another's."""
+    """Files that a training has written in its steps: each finds another's."""
     kept: list[str]
     """Files that a rehearsal has written, or one training ahead of its steps: all find the same."""
     disturbing: NotRequired[list[str]]
