@@ -19,6 +19,7 @@ from twinrun.process.read_files import GONE, changed, is_changed_meanwhile, othe
 from twinrun.process.side_by_side import side_by_side
 
 RESULT = "results/run.json"
+HELD = "from twinrun.process.read_files import held_by_this_job as held"
 JOB = """
 import csv, json, multiprocessing, os, pathlib, tempfile
 
@@ -276,7 +277,28 @@ def test_what_is_made_in_two_goes_is_made_for_all(job, first):
     assert state_of()
 
 
-HELD = "from twinrun.process.read_files import held_by_this_job as held"
+def test_what_two_processes_read_otherwise_is_not_known(job):
+    """Red at 9ab27237: it was left out."""
+    edited = "subprocess.run(['sh', '-c', 'sleep 0.05; echo 3,4 > data/rows.csv'])"
+    code = f"import subprocess\n{READ}\n{edited}\nread_files._known.clear()\n{READ}"
+    code = f"from twinrun.process import shared_files\nread_files = shared_files._log.data\n{code}"
+    assert job(code)
+    assert is_changed_meanwhile(read_by(RESULT)["data/rows.csv"])
+
+
+def test_what_changes_before_it_is_read_is_compared(job):
+    """Red at 9ab27237: of the job that read it so nobody knew what it held."""
+    edited = (
+        "import subprocess; subprocess.run(['sh', '-c', 'sleep 0.05; echo 3,4 > data/rows.csv'])"
+    )
+    for code in (READ, f"{edited}; {READ}"):
+        time.sleep(0.05)  # by the clock of the files
+        job(f"{code}; {HELD}; json.dump(held(), open('results/held.json', 'w'))")
+        Path(f"held{len(code)}.json").write_bytes(Path("results/held.json").read_bytes())
+    first, second = (json.loads(p.read_text()) for p in sorted(Path().glob("held*.json")))
+    assert other_file(first, second) == "data/rows.csv"
+
+
 MAKES = f"""
 if not os.path.exists('made.csv'):
     open('made.csv', 'w').write('1')

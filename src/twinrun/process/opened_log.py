@@ -197,7 +197,8 @@ class OpenedLog:
         """Note a file that is read, unless trainings write it."""
         is_made = self.ours.get(file) == {"prepared"}
         if is_made or not self._is_of_trainings(file):
-            self.data.note(file, began=self.began, is_made=is_made)
+            is_early = not (self.is_under_way or _is_data_worker())
+            self.data.note(file, began=self.began, is_made=is_made, is_early=is_early)
 
     def note_listed(self, folder: str) -> None:
         """Note a folder whose files it lists; to what trainings write in it each adds."""

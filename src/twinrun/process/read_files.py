@@ -80,6 +80,7 @@ class ReadFiles:
         began: int,
         written: Collection[str] | None = None,
         is_made: bool = False,
+        is_early: bool = False,
     ) -> None:
         """Note a file that is read, or a folder that is listed.
 
@@ -88,6 +89,7 @@ class ReadFiles:
             began: when (ns) the job did: what has changed since, it may have written itself.
             written: of a folder that is listed, the names there of what trainings write.
             is_made: this training has made it, ahead of its steps, and another one may find it.
+            is_early: it takes no steps yet: what has changed since may have been made likewise.
         """
         if self._descriptor < 0 or file in self._known or len(self._known) >= MOST_FILES:
             return
@@ -103,8 +105,9 @@ class ReadFiles:
             self._known.add(file)  # to look at it is heard too
             changed = changed_at(file)
             # A folder that has changed since has so by what lies in it now.
-            is_new = changed is None or (changed >= began and not is_made)
-            if is_new and (changed is None or written is None):
+            is_new = written is None and changed is not None and changed >= began
+            is_made = is_made or (is_new and is_early)
+            if changed is None or (is_new and not is_made):
                 return
             made = f"{_MADE * is_made}{_state(file)}" if written is None else None
             mark = made or all_names(file, written or ())
@@ -114,14 +117,14 @@ class ReadFiles:
 
 
 def _noted(lines: bytes) -> dict[str, str]:
-    """Return what notes say of each path, at first; nothing of one of which they say two things."""
-    found, changed = dict[str, str](), set[str]()
+    """Return what notes say of each path; of one of which they say two things that it changed."""
+    found = dict[str, str]()
     for line in lines.splitlines():
         with suppress(ValueError):  # the last one may lack its end
             file, mark = json.loads(line)
             if found.setdefault(file, mark) != mark:
-                changed.add(file)
-    return {file: mark for file, mark in found.items() if file not in changed}
+                found[file] = _MEANWHILE
+    return found
 
 
 def as_noted(log: Path) -> dict[str, str]:
@@ -167,7 +170,7 @@ def held(log: Path) -> dict[str, str]:
     """
     found, left = dict[str, str](), MOST_BYTES
     for file, mark in as_noted(log).items():
-        if (now := _now(file, mark)) != mark:
+        if (now := _now(file, mark)) != mark or is_changed_meanwhile(mark):
             is_left_out = is_made(mark) or now == GONE or is_of_trainings(file)
             found |= {} if is_left_out else {file: _MEANWHILE}
             continue
