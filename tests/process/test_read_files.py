@@ -114,11 +114,12 @@ def test_what_is_opened_to_be_written_and_stays_as_it_is_counts(job, opened):
         "os.listdir('data')",  # of which nothing is read
         "open('results/runs/old.csv').read()",
         "json.load(open('.hidden/x.json'))",
+        "open('data/fast.cpython-311.so', 'rb').read()",  # Red at 9ab27237
         "tempfile.TemporaryFile().read(); open('/etc/hostname').read(); open(csv.__file__).read()",
     ],
 )
 def test_what_it_writes_and_what_is_no_data_counts_not(job, code):
-    for name in ("results/runs/old.csv", ".hidden/x.json"):
+    for name in ("results/runs/old.csv", ".hidden/x.json", "data/fast.cpython-311.so"):
         Path(name).parent.mkdir(exist_ok=True, parents=True)
         Path(name).write_text("1")
     assert job(code) == ""

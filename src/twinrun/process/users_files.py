@@ -7,10 +7,12 @@ import tempfile
 
 from twinrun.process.opened_log import OpenedLog
 
+_CODE = (".py", ".pyc", ".so", ".pyd", ".dylib", ".dll")  # is known as that, where it is imported
+
 
 def is_theirs(file: str, log: OpenedLog) -> bool:
     """Say whether a file may be one of a user's code."""
-    if file.endswith((".py", ".pyc")) or "\n" in file or "\t" in file:
+    if file.endswith(_CODE) or "\n" in file or "\t" in file:
         return False
     if f"{os.sep}__pycache__{os.sep}" in file:  # what is compiled of code, as by Numba
         return False
