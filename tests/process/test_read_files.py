@@ -114,12 +114,12 @@ def test_what_is_opened_to_be_written_and_stays_as_it_is_counts(job, opened):
         "os.listdir('data')",  # of which nothing is read
         "open('results/runs/old.csv').read()",
         "json.load(open('.hidden/x.json'))",
-        "open('data/fast.cpython-311.so', 'rb').read()",  # Red at 9ab27237
+        "open('data/fast.dll', 'rb').read()",  # Red at 9ab27237
         "tempfile.TemporaryFile().read(); open('/etc/hostname').read(); open(csv.__file__).read()",
     ],
 )
 def test_what_it_writes_and_what_is_no_data_counts_not(job, code):
-    for name in ("results/runs/old.csv", ".hidden/x.json", "data/fast.cpython-311.so"):
+    for name in ("results/runs/old.csv", ".hidden/x.json", "data/fast.dll"):
         Path(name).parent.mkdir(exist_ok=True, parents=True)
         Path(name).write_text("1")
     assert job(code) == ""
@@ -187,6 +187,7 @@ def test_what_a_library_may_write_counts_not(job, code):
 
 GLOB = "import glob; [open(file).read() for file in glob.glob('{}')]"
 KEEPS = "open('{}', 'w').write(str(os.getpid()))"
+STEPS = "from twinrun.process import shared_files; shared_files.under_way()"
 
 
 @pytest.mark.parametrize(
@@ -199,6 +200,9 @@ KEEPS = "open('{}', 'w').write(str(os.getpid()))"
         ("data", f"{GLOB.format('data/rows*.csv')}; os.makedirs('data/m', exist_ok=True)"),
         ("data", f"{GLOB.format('data/r*.csv')}; {KEEPS.format('data/of.csv')}"),
         ("data", f"open('data/rows.csv', 'r+').read(); {GLOB.format('data/r*.csv')}"),
+        # Red at 1303c2bf: of a folder whose files a library reads, or with scores of each.
+        ("data", f"os.listdir('data'); {READ}; open('data/a.png', 'a').close()"),
+        ("data", f"{GLOB.format('data/r*.csv')}; {STEPS}; open('data/s.csv', 'a').write('1')"),
     ],
 )
 def test_a_file_that_comes_to_lie_beside_those_that_were_read_counts(job, folder, code):
@@ -210,10 +214,24 @@ def test_a_file_that_comes_to_lie_beside_those_that_were_read_counts(job, folder
         found.append(read_by(RESULT))
     assert found[0] == found[1] != {}
     for name in ("slurm-1.out", "nohup.txt", "notes"):
-        Path(folder, name).write_text("1")
+        Path(name).write_text("1")
     assert state_of() == ""
     Path(folder, "rows-of-may.csv").write_text("3,4\n")
     assert state_of()
+
+
+def test_of_the_working_directory_only_what_both_have_read_is_compared(job):
+    """Red at 1303c2bf: two that read files with other endings were no pair."""
+    found = []
+    for kind in ("csv", "txt"):
+        Path(f"rows.{kind}").write_text("1,2\n")
+        time.sleep(0.05)  # by the clock of the files
+        job(
+            f"{GLOB.format(f'*.{kind}')}; {HELD}; json.dump(held(), open('results/held.json', 'w'))"
+        )
+        found.append(json.loads(Path("results/held.json").read_text()))
+    assert "." in found[0].keys() & found[1].keys()
+    assert other_file(*found) is None
 
 
 def test_what_another_workflow_has_made_below_results_counts(job):

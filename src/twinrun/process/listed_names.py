@@ -1,7 +1,7 @@
 """The names in a folder of data: another file that comes to lie there may be read next time.
 
-Of a folder that was listed count the names with the endings of what was read there: `*.csv`, or
-folders of classes. Those that trainings write there count not: each would have another list.
+Of the working directory, and of those above, count the names with the endings of what was read
+there: `*.csv`. Those that trainings write count nowhere: each would have another list.
 """
 
 import functools
@@ -54,14 +54,44 @@ def all_names(folder: str | Path, written: Collection[str]) -> str:
     kinds = dict[str, list[str]]()
     for name in names:
         if name[0] != ".":
-            kinds.setdefault(Path(name).suffix, []).append(name)
+            kinds.setdefault(kind_of(name), []).append(name)
     return NAMES + json.dumps([[kind, _hash(found)] for kind, found in kinds.items()])
+
+
+def kind_of(name: str) -> str:
+    """Return by what a name ends: `.csv`, or nothing of a folder, or of a part of many.
+
+    >>> kind_of("a.JPG"), kind_of("part.3"), kind_of("train")
+    ('.jpg', '', '')
+    """
+    kind = Path(name).suffix.lower()
+    return "" if kind[1:].isdigit() else kind
 
 
 def of_kinds(mark: str, kinds: Collection[str]) -> str:
     """Return of a mark of names what it says of names with these endings."""
-    found = dict(json.loads(mark.removeprefix(NAMES)))
+    found = _kinds_in(mark)
     return NAMES + json.dumps([[kind, found.get(kind, "")] for kind in sorted(kinds)])
+
+
+def are_unlike(folder: str, first: str, second: str) -> bool:
+    """Say whether two marks of one folder say other things.
+
+    Args:
+        folder: its path from the working directory: of that, and of one above, two jobs may have
+            read files with other endings.
+        first: a mark of `of_data`.
+        second: another one.
+    """
+    found, others = _kinds_in(first), _kinds_in(second)
+    kinds = found.keys() & others.keys()
+    if {*Path(folder).parts} - {os.pardir}:
+        kinds = (found.keys() | others.keys()) - ({""} - kinds)
+    return any(found.get(kind) != others.get(kind) for kind in kinds)
+
+
+def _kinds_in(mark: str) -> dict[str, str]:
+    return dict(json.loads(mark.removeprefix(NAMES)))
 
 
 def names_again(mark: str, folder: Path, working: Path) -> str:
@@ -75,9 +105,11 @@ def names_again(mark: str, folder: Path, working: Path) -> str:
     Raises:
         OSError: if there is no such folder.
     """
-    kinds = {kind for kind, _ in json.loads(mark.removeprefix(NAMES))}
     made = _made_by_folder(*_log(working)).get(os.path.abspath(folder), ())  # noqa: PTH100
-    return of_kinds(all_names(folder, made), kinds)
+    now, kinds = all_names(folder, made), {*_kinds_in(mark)}
+    if not _is_of_project(folder, working):
+        kinds |= _kinds_in(now).keys() - {""}
+    return of_kinds(now, kinds)
 
 
 def is_of_trainings(file: str) -> bool:
@@ -91,15 +123,24 @@ def _log(working: Path) -> tuple[Path, int]:
     return log, log.stat().st_size if log.is_file() else 0
 
 
-def kinds_of_data(folder: str, kinds: Collection[str]) -> set[str]:
-    """Return the endings that say something of data.
+def of_data(mark: str, folder: str, kinds: Collection[str]) -> str | None:
+    """Return of a mark of names what says something of data; None if nothing does.
 
     Args:
+        mark: of `all_names`.
         folder: that was listed.
-        kinds: the endings of what was read in it.
+        kinds: the endings of what was read in it, itself or below.
     """
-    is_of_project = f"{Path.cwd()}{os.sep}".startswith(f"{folder}{os.sep}")
-    return {*kinds} - (_OF_PROJECT if is_of_project else set())
+    if _is_of_project(Path(folder), Path()):
+        left = {*kinds} - _OF_PROJECT
+    else:  # a folder beside a table says nothing of it, and labels do of pictures
+        left = {*kinds} | (_kinds_in(mark).keys() - {""}) if kinds else set()
+    return of_kinds(mark, left) if left else None
+
+
+def _is_of_project(folder: Path, working: Path) -> bool:
+    """Say whether it is the working directory, or one above."""
+    return f"{working.absolute()}{os.sep}".startswith(f"{os.path.abspath(folder)}{os.sep}")  # noqa: PTH100
 
 
 @functools.lru_cache(maxsize=1)  # asked for by each of thousands of runs, as the next one
@@ -114,8 +155,8 @@ def _writers(log: Path, size: int) -> Writers:
 @functools.lru_cache(maxsize=1)
 def _made_by_folder(log: Path, size: int) -> Mapping[str, set[str]]:
     """Return what trainings have made in each folder, themselves or below."""
-    found = dict[str, set[str]]()
-    for file in _writers(log, size).made():
+    writers, found = _writers(log, size), dict[str, set[str]]()
+    for file in filter(writers.add, writers.files()):
         inside = Path(file)
         for folder in inside.parents:
             found.setdefault(str(folder), set()).add(inside.name)

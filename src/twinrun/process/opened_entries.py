@@ -115,11 +115,16 @@ class Writers:
         """Return when (ns) the first of them opened it; None if none has."""
         return min((moment for moment, *_ in self._of.get(file, {}).values()), default=None)
 
-    def made(self) -> list[str]:
-        """Name the files that any of them has written as a whole: maybe they were not there."""
-        return [
-            file for file, of in self._of.items() if any(is_made for *_, is_made in of.values())
-        ]
+    def add(self, file: str) -> bool:
+        """Say whether any of them has written it as a whole, or changed it: maybe it was new."""
+        several = self._of.get(file, {}).values()
+        return any(
+            is_made or is_changed_since(file, moment - TICK_NS) for moment, _, is_made in several
+        )
+
+    def files(self) -> list[str]:
+        """Name the files that any of them has."""
+        return [file for file, several in self._of.items() if several]
 
     def change(self, file: str) -> bool:
         """Say whether one has in its steps: each then finds what another has left."""

@@ -203,10 +203,11 @@ class OpenedLog:
     def note_listed(self, folder: str) -> None:
         """Note a folder whose files it lists; to what trainings write in it each adds."""
         self.read_on()
-        inside = f"{folder}{os.sep}"
-        files = self.by.made | {file for file, how in self.ours.items() if not MADE.isdisjoint(how)}
-        below = [file.removeprefix(inside) for file in files if file.startswith(inside)]
-        written = {path.partition(os.sep)[0] for path in below}
+        inside, by = f"{folder}{os.sep}", self.by.writers
+        files = {file for file in by.files() if file.startswith(inside) and by.add(file)}
+        own = [(f, how & MADE) for f, how in self.ours.items() if f.startswith(inside)]
+        files |= {f for f, is_made in own if is_made or is_changed_since(f, self.began - TICK_NS)}
+        written = {file.removeprefix(inside).partition(os.sep)[0] for file in files}
         self.data.note(folder, began=self.began, written=written)
 
     def _is_of_trainings(self, file: str) -> bool:

@@ -1,6 +1,6 @@
 """Files that others have opened to write: earlier trainings, those beside it, its attempts."""
 
-from twinrun.process.opened_entries import MADE, Entry, Writers, same_training
+from twinrun.process.opened_entries import Entry, Writers, same_training
 
 
 class OthersFiles:
@@ -13,7 +13,9 @@ class OthersFiles:
             who: the training, a `/` and the attempt.
             began: when (ns) its first attempt did.
         """
-        self._who, self._began, self._writers = who, began, Writers()
+        self._who, self._began = who, began
+        self.writers = Writers()
+        """Who has opened each of them."""
         self.earlier = dict[str, int]()
         """Files that others had written before this training began, and when first (ns)."""
         self.several = set[str]()
@@ -22,24 +24,20 @@ class OthersFiles:
         """Files that other trainings have written since."""
         self.attempts = set[str]()
         """Files that earlier attempts at this one have written."""
-        self.made = set[str]()
-        """Files that any of them has written as a whole."""
 
     def note(self, file: str, who: str, entry: Entry, moment: int) -> None:
         """Take one of `WRITES_OF` of the log, or that a file was left as it was."""
-        self._writers.note(file, who, entry, moment)
-        if entry in MADE:
-            self.made.add(file)
+        self.writers.note(file, who, entry, moment)
         if entry == "left":
-            if self._writers.first(file) is None:
+            if self.writers.first(file) is None:
                 self.earlier.pop(file, None)
                 self.others.discard(file)
                 self.attempts.discard(file)
-            if not self._writers.change(file):
+            if not self.writers.change(file):
                 self.several.discard(file)
         elif moment < self._began:
             self.earlier.setdefault(file, moment)
-            if self._writers.change(file):
+            if self.writers.change(file):
                 self.several.add(file)
         elif same_training(who, self._who):
             self.attempts.add(file)

@@ -23,11 +23,12 @@ from twinrun.process.import_record import LOG, relative
 from twinrun.process.listed_names import (
     NAMES,
     all_names,
+    are_unlike,
     is_of_results,
     is_of_trainings,
-    kinds_of_data,
+    kind_of,
     names_again,
-    of_kinds,
+    of_data,
 )
 from twinrun.process.made_files import with_sources
 from twinrun.process.opened_entries import changed_at
@@ -141,14 +142,14 @@ def as_noted(log: Path) -> dict[str, str]:
     for file, mark in noted.items():
         path = Path(file)
         for inside in (path, *path.parents) if not mark.startswith(NAMES) else ():
-            kinds.setdefault(str(inside.parent), set()).add(inside.suffix)
+            kinds.setdefault(str(inside.parent), set()).add(kind_of(inside.name))
     found = dict[str, str]()
     for file, mark in sorted(noted.items()):
         if not mark.startswith(NAMES):
             found[relative(file)] = mark
         # What a folder holds of which nothing is read says nothing.
-        elif several := kinds_of_data(file, kinds.get(file, set())):
-            found[relative(file)] = of_kinds(mark, several)
+        elif said := of_data(mark, file, kinds.get(file, ())):
+            found[relative(file)] = said
     return found
 
 
@@ -217,10 +218,11 @@ def _now(file: str, mark: str, folder: Path = Path()) -> str:
     try:
         if mark.startswith(NAMES):
             return names_again(mark, path, folder)
+        if is_changed_meanwhile(mark):
+            return f"another: {path.stat().st_mtime_ns}"
         if is_made(mark):
             return f"{_MADE}{_now(file, _without_made(mark), folder)}"
-        now = _state(path) if _STATE in mark else artifacts.sha256(path)
-        return f"another: {now}" if is_changed_meanwhile(mark) else now
+        return _state(path) if _STATE in mark else artifacts.sha256(path)
     except (OSError, ValueError):
         return mark if file.startswith((os.sep, os.pardir)) else GONE
 
@@ -251,6 +253,10 @@ def other_file(first: Mapping[str, str], second: Mapping[str, str]) -> str | Non
     """
     for file in sorted(first.keys() & second.keys()):
         marks = first[file], second[file]
+        if all(mark.startswith(NAMES) for mark in marks):
+            if are_unlike(file, *marks):
+                return file
+            continue
         pair = [_without_made(mark) for mark in marks]
         is_state = [_STATE in mark for mark in pair]
         if all(is_state):  # a copy has a time of its own
