@@ -270,8 +270,35 @@ open('lines.csv').read()
 """
 
 
-def test_what_a_file_was_made_of_counts_for_all_that_find_it(job):
+# Who keeps in memory what it has made; and what is made of that again.
+KEEPING = CACHES.replace("open('cache.csv').read()", "x = 1")
+CHAIN = f"""
+{CACHES}
+if not os.path.exists('again.csv'):
+    open('again.csv', 'w').write('of ' + open('cache.csv').read())
+"""
+FOUND = "open('{}').read()"
+
+
+@pytest.mark.parametrize(
+    ("makes", "finds", "file"),
+    [
+        ([CACHES], CACHES, "cache.csv"),
+        # Red at 1303c2bf, both.
+        ([KEEPING], CACHES, "cache.csv"),
+        ([CACHES, CHAIN], FOUND.format("again.csv"), "again.csv"),
+    ],
+    ids=["read", "kept", "chain"],
+)
+def test_what_a_file_was_made_of_counts_for_all_that_find_it(job, makes, finds, file):
     """Red at 9ab27237: for its maker alone."""
+    time.sleep(0.05)  # by the clock of the files
+    for who, code in enumerate([*makes, finds, finds]):
+        assert job(code, who=f"{who}") == ""
+    assert {*read_by(RESULT)} >= {file, "data/rows.csv"}
+
+
+def test_what_is_made_anew_of_other_sources_is_known_by_these(job):
     time.sleep(0.05)  # by the clock of the files
     for who in ("rehearsal", "first", "second"):
         assert job(CACHES, who=who) == ""

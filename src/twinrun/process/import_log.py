@@ -58,9 +58,10 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
         # Code that the job itself has made and removed is none that anybody could change.
         begun, entries = _read(log)
         entries = [entry for entry in entries if Path(entry.file).is_file()]
-        read, made = told_apart(held(log))
+        found, made = told_apart(held(log))
+        read = with_sources(found)
         remember(made, read)
-        beside, read = _found_beside(begun.beside, entries), {**begun.read, **with_sources(read)}
+        beside, read = _found_beside(begun.beside, entries), {**begun.read, **read}
         _write(log, _Begun(planned, beside, read), entries)
         notes_of(log).unlink(missing_ok=True)
 

@@ -71,7 +71,7 @@ def kind_of(name: str) -> str:
 def of_kinds(mark: str, kinds: Collection[str]) -> str:
     """Return of a mark of names what it says of names with these endings."""
     found = _kinds_in(mark)
-    return NAMES + json.dumps([[kind, found.get(kind, "")] for kind in sorted(kinds)])
+    return NAMES + json.dumps([[kind, found[kind]] for kind in sorted(kinds) if kind in found])
 
 
 def are_unlike(folder: str, first: str, second: str) -> bool:

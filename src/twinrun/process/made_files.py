@@ -6,7 +6,7 @@ counts for each that finds the cache as it was made.
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
@@ -15,40 +15,57 @@ from twinrun import artifacts
 from twinrun.errors import TwinrunError
 from twinrun.process.opened_entries import FOLDER
 
-_MADE = FOLDER / "made"  # a file for each
+_MADE = FOLDER / "made"  # a file for each, and for each list of sources
 
 
 class MadeFile(TypedDict):
     """One of them."""
 
-    mark: str
-    """What it held when its maker had ended."""
-    of: dict[str, str]
-    """What its maker had read that others had made: as of `read_files.held`."""
+    state: str
+    """Its size and when it was written, as its maker had ended."""
+    sources: str
+    """The name of the file that says what its maker had read."""
 
 
-def remember(made: Mapping[str, str], read: Mapping[str, str]) -> None:
+def remember(made: Iterable[str], read: Mapping[str, str]) -> None:
     """Remember what files were made of.
 
     Args:
-        made: marks of what a job has made ahead of its steps, and read, by path.
-        read: of what it has read beside that.
+        made: what a job has made ahead of its steps.
+        read: what files held that it has read beside that, as of `read_files.held`.
     """
-    with suppress(OSError, TwinrunError):  # a folder that cannot be written: jobs say so themselves
-        for file, mark in made.items():
-            artifacts.write_record(_path(file), MadeFile(mark=mark, of=dict(read)), MadeFile)
+    # A folder that cannot be written: jobs say so themselves.
+    with suppress(OSError, TwinrunError):
+        files = sorted(made)
+        if not files or not read:
+            return
+        name = hashlib.sha256(repr(sorted(read.items())).encode(errors="replace")).hexdigest()
+        artifacts.write_record(_MADE / f"{name}.json", dict(read), dict[str, str])
+        for file in files:
+            record = MadeFile(state=_state(file), sources=name)
+            artifacts.write_record(_path(file), record, MadeFile)
 
 
 def with_sources(read: Mapping[str, str]) -> dict[str, str]:
     """Add to what a job has read what that was made of."""
-    sources = dict[str, str]()
-    for file, mark in read.items():
+    sources, known = dict[str, str](), set[str]()
+    if not _MADE.is_dir():
+        return dict(read)
+    for file in read:
         with suppress(OSError, TwinrunError):  # most have no maker
             made = artifacts.read_record(_path(file), MadeFile)
-            sources |= made["of"] if made["mark"] == mark else {}
+            if made["state"] == _state(file) and made["sources"] not in known:
+                known.add(made["sources"])
+                of = _MADE / f"{made['sources']}.json"
+                sources |= artifacts.read_record(of, dict[str, str])
     return {**sources, **read}
+
+
+def _state(file: str) -> str:
+    found = Path(file).stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def _path(file: str) -> Path:
     name = os.path.abspath(file).encode(errors="surrogateescape")  # noqa: PTH100
-    return _MADE / f"{hashlib.sha256(name).hexdigest()[:32]}.json"
+    return _MADE / f"of-{hashlib.sha256(name).hexdigest()[:32]}.json"

@@ -6,6 +6,7 @@ file. They are written by `opened_log`.
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -173,3 +174,10 @@ def forget_trainings(path: Path) -> None:
     kept += known[-MOST_KNOWN:]
     lines = "".join("\t".join(each) + "\n" for each in kept)
     path.write_bytes(lines.encode(errors="surrogateescape"))
+
+
+def is_data_worker() -> bool:
+    """Say whether this process is a data worker: they are there ahead of the first step."""
+    # Not `get_worker_info`: nothing can be imported where a file is opened.
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return getattr(worker, "_worker_info", None) is not None

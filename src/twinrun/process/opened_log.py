@@ -6,7 +6,6 @@ training's, an earlier attempt's at its own, an earlier training's, or its own.
 """
 
 import os
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from twinrun.process.opened_entries import (
     changed_at,
     entries_of,
     is_changed_since,
+    is_data_worker,
     same_training,
 )
 from twinrun.process.others_files import OthersFiles
@@ -138,9 +138,12 @@ class OpenedLog:
             if not is_changed_since(file, self.began - TICK_NS):
                 self.append("left", file, self.began)
                 continue
-            steps = self.stepping if self.ours.get(file) == {"prepared"} else None
-            if steps is not None and is_changed_since(file, steps + TICK_NS):  # held open
+            if self.ours.get(file) != {"prepared"}:
+                continue
+            if self.stepping and is_changed_since(file, self.stepping + TICK_NS):  # held open
                 self.append("extended", file)
+            else:  # others may find it
+                self.data.note(file, began=self.began, is_made=True)
 
     def note_held(self, forks: Iterable[int] = ()) -> None:
         """Write down files that another training has changed while this process had them open.
@@ -197,7 +200,7 @@ class OpenedLog:
         """Note a file that is read, unless trainings write it."""
         is_made = self.ours.get(file) == {"prepared"}
         if is_made or not self._is_of_trainings(file):
-            is_early = not (self.is_under_way or _is_data_worker())
+            is_early = not (self.is_under_way or is_data_worker())
             self.data.note(file, began=self.began, is_made=is_made, is_early=is_early)
 
     def note_listed(self, folder: str) -> None:
@@ -243,7 +246,7 @@ class OpenedLog:
             is_removed: and it is to be there.
         """
         self._note_missing(file, is_removed=is_removed)
-        is_under_way = self.is_under_way or _is_data_worker()
+        is_under_way = self.is_under_way or is_data_worker()
         how: Write = "written" if is_under_way else "prepared"
         # What this attempt has made itself ahead of its steps, it may add to: lines, or shards.
         is_own = self.ours.get(file) == {"prepared"} or not os.path.lexists(file)
@@ -291,10 +294,3 @@ class OpenedLog:
         """Say whether an earlier attempt has changed a file since a moment (ns), or may have."""
         changed = changed_at(file)
         return changed is None or since <= changed < self.opened
-
-
-def _is_data_worker() -> bool:
-    """Say whether this process is a data worker: they are there ahead of the first step."""
-    # Not `get_worker_info`: nothing can be imported where a file is opened.
-    worker = sys.modules.get("torch.utils.data._utils.worker")
-    return getattr(worker, "_worker_info", None) is not None
