@@ -704,6 +704,21 @@ def test_what_one_training_has_made_for_all_is_told_from_what_each_changes(tmp_p
     assert changing(tmp_path / "log", files) == {*files[2:]}
 
 
+@pytest.mark.parametrize("change", [None, WRITE])
+def test_what_a_killed_training_has_opened_to_change_and_left_is_data(tmp_path, change):
+    """Red at 1303c2bf: edited later, it was a doubt for good."""
+    (tmp_path / "best.txt").write_text("1")
+    time.sleep(0.05)  # by the clock of the files
+    with Process(tmp_path, "killed") as killed:  # says nothing as it ends
+        killed.do("open('best.txt', 'r+').read()" if change is None else change)
+    forget_trainings(tmp_path / "log")
+    time.sleep(0.05)
+    (tmp_path / "best.txt").write_text("3")
+    with Process(tmp_path, "own") as own:
+        own.do(READ)
+    assert names_of(tmp_path, "found") == ([] if change is None else ["best.txt"])
+
+
 @pytest.mark.parametrize("is_worker", [False, True])
 def test_what_forks_make_ahead_of_the_steps_is_made_for_all(tmp_path, is_worker):
     """Red at d6b48169: data that a pool of `prepare_data` made were a doubt.

@@ -244,6 +244,7 @@ FURTHER_RIGHT = {
     "warming": {"module": "needing:Warming", "data": "wrong_modules:Tested"},
     "steady": {"module": "needing:Steady", "data": "wrong_modules:Tested"},
     "careful": {"module": "wrong_modules:Careful", "data": "wrong_modules:Uneven"},
+    "filled": {"module": "wrong_modules:FilledFirst", "data": "wrong_modules:Uneven"},
     "normalised": {"module": "wrong_modules:Normalised", "data": "wrong_modules:Points"},
     **{
         name: {"module": f"wrong_modules:{kind}", "hyperparameters": {"width": 3, **given}, **more}
@@ -407,7 +408,7 @@ def test_a_schedule_that_may_end_too_soon_is_a_note(further_right_ones):
 
 def test_last_batches_and_schedules_that_fit_are_right(further_right_ones):
     names = [name for name in FURTHER_RIGHT if name.startswith("one cycle")]
-    for name in ("careful", "normalised", *names):
+    for name in ("careful", "filled", "normalised", *names):
         assert further_right_ones[name][0]["mistakes"] == []
 
 

@@ -36,8 +36,10 @@ def is_of_results(path: str) -> bool:
         return False
     if not inside or inside[0] in _OWN:
         return True
-    is_dataset = inside[-1].endswith((".npz", ".json", ".jsonl", ".read"))
-    return inside[0] == "data" and len(inside) < 3 and (len(inside) < 2 or is_dataset)
+    if inside[0] != "data" or len(inside) != 2:
+        return False
+    # Beside each dataset that is made lies the log of its imports.
+    return Path(first, "data", f"{inside[1].partition('.')[0]}.imports.jsonl").is_file()
 
 
 def all_names(folder: str | Path, written: Collection[str]) -> str:

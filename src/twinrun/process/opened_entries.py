@@ -166,7 +166,13 @@ def forget_trainings(path: Path) -> None:
             by = written.setdefault(file, {})
             several = by.pop(training := who.partition("/")[0], [])
             by[training] = [*several[:1], (who, entry, when)]  # its first and last, now in the end
-    there = [file for file in written if os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
+    for file, of in written.items():
+        # Nobody has a file open now: what was opened to be changed and was not was left.
+        for training, several in [*of.items()]:
+            is_added_to = {entry for _, entry, _ in several} == {"extended"}
+            if is_added_to and not is_changed_since(file, several[0][2] - TICK_NS):
+                del of[training]
+    there = [file for file, of in written.items() if of and os.path.exists(file)][-MOST_FILES:]  # noqa: PTH110
     last = [(f, each) for f in there for of in [*written[f].values()][-2:] for each in of]
     kept = [(who, entry, str(when), file) for file, (who, entry, when) in last]
     # Who was disturbed and then killed is resumed behind that.

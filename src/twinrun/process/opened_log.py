@@ -205,6 +205,8 @@ class OpenedLog:
 
     def note_listed(self, folder: str) -> None:
         """Note a folder whose files it lists; to what trainings write in it each adds."""
+        if self.data.knows(folder):
+            return
         self.read_on()
         inside, by = f"{folder}{os.sep}", self.by.writers
         files = {file for file in by.files() if file.startswith(inside) and by.add(file)}

@@ -74,6 +74,10 @@ class ReadFiles:
         log = os.environ.get(LOG)
         return cls(notes_of(Path(log)) if log else None, folder)
 
+    def knows(self, file: str) -> bool:
+        """Say whether this process needs no note of a file or folder, or takes none."""
+        return self._descriptor < 0 or file in self._known
+
     def note(
         self,
         file: str,
@@ -92,7 +96,7 @@ class ReadFiles:
             is_made: this training has made it, ahead of its steps, and another one may find it.
             is_early: it takes no steps yet: what has changed since may have been made likewise.
         """
-        if self._descriptor < 0 or file in self._known or len(self._known) >= MOST_FILES:
+        if self.knows(file) or len(self._known) >= MOST_FILES:
             return
         is_own = is_of_results(os.path.relpath(file, self._folder))
         if is_own or file.startswith(self._left_out):

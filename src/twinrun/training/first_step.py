@@ -243,7 +243,7 @@ def _has_parameters(trainer: pl.Trainer) -> bool:
 
 
 def trainer_of_first_step(
-    training: Training, root: str, step: FirstStep, *others: pl.Callback
+    training: Training, root: str, step: pl.Callback, *others: pl.Callback
 ) -> pl.Trainer:
     """Return the Trainer of a training that ends after its first step, and one batch of the rest.
 

@@ -49,6 +49,17 @@ def of_later_steps(
             yield sentence
 
 
+class _TwoSteps(pl.Callback):
+    """Ends a training after its second step."""
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """Have Lightning take the second one for the epoch's last."""
+        trainer.fit_loop.max_batches = 2
+        trainer.should_stop = batch_idx > 0
+
+
 def samples_of_batches(loader: object, batches: int) -> tuple[int, int] | None:
     """Return how many samples mini-batches and the smallest one have; None where nobody knows.
 
@@ -87,7 +98,7 @@ def _of_last_batch(part: Part, trainer: pl.Trainer, step: FirstStep) -> Iterator
 
 
 def _failure_of_step(training: Training, *, is_last: bool) -> Exception | None:
-    """Take the first step of a training that is built anew; return what it fails with."""
+    """Take two steps of a training that is built anew; return what it fails with."""
     try:
         module, data, _ = build(training)
         original = data.train_dataloader
@@ -95,12 +106,15 @@ def _failure_of_step(training: Training, *, is_last: bool) -> Exception | None:
         def train_dataloader() -> object:
             loader = original()
             last = last_indices(loader) if is_last else None
-            return loader if last is None else giving([batch_of(loader, last)], loader)
+            if last is None:
+                return loader
+            # Behind another one: the first batch of a training may give layers their shapes.
+            return giving([next(iter(loader)), batch_of(loader, last)], loader)
 
         data.train_dataloader = train_dataloader
         with tempfile.TemporaryDirectory(prefix="twinrun-") as root:
             write_checkpoints_below(module, root)
-            told = trainer_of_first_step(training, root, FirstStep())
+            told = trainer_of_first_step(training, root, _TwoSteps())
             told.limit_val_batches = 0
             told.fit(module, datamodule=data)
     except Exception as error:  # a user's module may raise anything
