@@ -4,6 +4,7 @@ Red at 918010a8: in silence, or each attempt ended, by an `AttributeError` or as
 moment.
 """
 
+import contextlib
 import functools
 import tempfile
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
+import torch
 from resumed import Anew, assert_resumed, every, fit
 from small import Points, Small
 
@@ -182,3 +184,132 @@ class Fills(Points):
 
 def test_so_is_what_a_data_module_makes_where_it_is_resumed(tmp_path):
     assert_resumed(tmp_path, [7], kills=[8], data=Fills, module=Small, max_epochs=4)
+
+
+class Once(Points):
+    """Makes something of the weights with its first loader, and uses it late."""
+
+    made = make = None
+
+    def train_dataloader(self):
+        if self.made is None:
+            norm = self.trainer.lightning_module.hidden.weight.detach().norm().item()
+            self.made = type(self).make(norm)
+        return super().train_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        is_late = self.trainer.training and self.trainer.current_epoch == 3
+        return [self.made(batch[0]), batch[1]] if is_late else batch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.register_buffer("by", torch.tensor(by))
+
+    def forward(self, inputs):
+        return inputs * self.by
+
+
+class OfANumber(torch.nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    forward = Layer.forward
+
+
+class Moves:
+    def __init__(self, *moves):
+        self.moves = moves
+
+    def __call__(self, inputs):
+        for move in self.moves:
+            inputs = move(inputs)
+        return inputs
+
+
+ONCE = {
+    "partial": lambda norm: functools.partial(torch.mul, norm),
+    "bound": lambda norm: Times(norm).at,
+    "several": lambda norm: Moves(Times(norm).at, Moves(functools.partial(torch.mul, norm))),
+    "inside": lambda norm: Moves(Moves(OfANumber(norm))),
+    "buffer": Layer,
+    "number": OfANumber,
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("make", ONCE.values(), ids=ONCE)
+def test_what_a_data_module_makes_of_the_weights_is_no_other(tmp_path, make):
+    """Red at 918010a8: in silence."""
+
+    class Makes(Once):
+        pass
+
+    Makes.make = staticmethod(make)
+    options = {"data": Makes, "module": Small, "max_epochs": 4}
+    whole, _, _ = fit(tmp_path / "whole", **options)
+    fit(tmp_path, kill=8, in_epoch=every(1), **options)
+    with contextlib.suppress(TwinrunError):  # so nobody takes it for another one
+        assert fit(tmp_path, **options)[:2] == (whole, [7])
+
+
+class Late(UsesWithAState):
+    """Makes it with the first mini-batch."""
+
+    held = None
+
+    def __init__(self):
+        super().__init__()
+        self.held = None
+
+    def on_train_start(self, trainer, pl_module):
+        pass
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if self.held is None:
+            norm = pl_module.hidden.weight.detach().norm().item()
+            self.held = type(self).make(norm)
+
+
+class LateAndSaid(Late):
+    """Has a state that holds it."""
+
+    make = staticmethod(lambda norm: functools.partial(float, norm))
+
+    def state_dict(self):
+        held = None if self.held is None else self.held.args[0]
+        return {"calls": self.calls, "held": held}
+
+    def load_state_dict(self, state):
+        self.calls, norm = state["calls"], state["held"]
+        self.held = None if norm is None else functools.partial(float, norm)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda norm: functools.partial(float, norm),
+        lambda norm: Times(norm).at,
+        lambda norm: lambda: norm,
+    ],
+    ids=["partial", "bound", "lambda"],
+)
+def test_what_comes_late_into_the_place_of_none_is_refused(tmp_path, make):
+    """Red at 918010a8: in silence."""
+
+    class Makes(Late):
+        pass
+
+    Makes.make = staticmethod(make)
+    options = {"callbacks": Anew([Makes]), "in_epoch": every(1), "module": Small}
+    _, _, said = fit(tmp_path, **options)
+    says = "no checkpoints are written in mid-epoch: Makes.held changes while the training runs, "
+    assert said[0].startswith(f"{says}and the state_dict does not hold it")
+
+
+def test_it_is_resumed_if_the_state_holds_it(tmp_path):
+    """Green before."""
+    options = {"callbacks": Anew([LateAndSaid]), "module": Small, "max_epochs": 4}
+    assert_resumed(tmp_path, [7], kills=[8], **options)

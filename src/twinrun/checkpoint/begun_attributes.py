@@ -16,9 +16,8 @@ from twinrun.checkpoint.beside_states import (
     DATA,
     beside_states,
     beside_states_now,
-    is_small,
 )
-from twinrun.checkpoint.held_by_called import is_called, look_inside
+from twinrun.checkpoint.held_by_called import is_called, is_few, look_inside
 from twinrun.checkpoint.looks import UNSEEN
 from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
@@ -34,6 +33,7 @@ from twinrun.checkpoint.unsaved_state import (
     says_itself,
 )
 from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.containers import is_really
 
 IS_CALLED = "()"  # behind the name of what can be called, of which others look at the name alone
 MODULE, CALLBACK, OPTIMIZER = "module ", "callback ", "optimizer "
@@ -107,10 +107,12 @@ def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
         f"{key}{name}{IS_CALLED}": value
         for key, owner in owners.items()
         for name, value in attributes_seen(owner).items()
-        if id(value) not in kept and is_called(value, kept)
+        if id(value) not in kept
+        # Layers of a module are parts of it, and of callbacks looked at elsewhere.
+        and (is_called(value, kept) or (owner is data and is_really(value, torch.nn.Module)))
     }
     of_data = f"{BESIDE}{DATA} "  # which may be data
-    return {k: v for k, v in found.items() if not k.startswith(of_data) or is_small(v)}
+    return {k: v for k, v in found.items() if not k.startswith(of_data) or is_few(v)}
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:

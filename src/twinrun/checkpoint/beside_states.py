@@ -80,11 +80,11 @@ def _is_few(value: object) -> bool:
         value = [*islice(value, _MOST_NUMBERS + 1)]
     if is_container(value):
         found = in_short_table(value)
-        return found is not None and bytes_in(found) <= _MOST_BYTES and all(map(is_small, found))
-    return is_small(value)
+        return found is not None and bytes_in(found) <= _MOST_BYTES and all(map(_is_small, found))
+    return _is_small(value)
 
 
-def is_small(value: object) -> bool:
+def _is_small(value: object) -> bool:
     """Say whether a value of a data module is too little to be data."""
     if is_plain(value) or isinstance(value, np.ndarray | PurePath):
         return True

@@ -8,16 +8,21 @@ import functools
 import types
 from collections.abc import Container
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from twinrun.checkpoint.held_by_functions import held_by
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
-from twinrun.containers import is_really
+from twinrun.containers import entries, holds_plain, is_container, is_really, size_of
 
 _DEEPEST = 8  # inside each other
-_NEVER = (pl.Trainer, pl.LightningModule, pl.Callback, pl.LightningDataModule, torch.nn.Module)
+_PARTS = (pl.Trainer, pl.LightningModule, pl.Callback, pl.LightningDataModule)
+_NEVER = (*_PARTS, torch.nn.Module)
+_DATA = (Dataset, Sampler, DataLoader)
+_MOST_NUMBERS, _MOST = 1 << 16, 1 << 10  # and objects, of a data module
 
 
 def is_called(value: object, parts: Container[int]) -> bool:
@@ -50,10 +55,42 @@ def owner_of_method(value: object, parts: Container[int] = ()) -> object | None:
     return owner if is_own and not is_part else None
 
 
+def is_few(value: object) -> bool:
+    """Say whether what can be called holds so little that it may be looked at each time: no data.
+
+    Args:
+        value: it; a network is one.
+    """
+    left, seen, numbers = [value], dict[int, object](), 0
+    while left:
+        each = left.pop()
+        if id(each) in seen or any(is_really(each, kind) for kind in _PARTS):
+            continue
+        seen[id(each)] = each
+        if any(is_really(each, kind) for kind in _DATA):
+            return False
+        if is_really(each, torch.Tensor) or is_really(each, np.ndarray):
+            numbers += each.nbytes // 4
+        elif is_container(each):
+            numbers += size_of(each)
+            is_flat = numbers > _MOST_NUMBERS or holds_plain(each)
+            left += [] if is_flat else [item for _, item in entries(each)]
+        elif type(each) is functools.partial:
+            left += [each.func, each.args, each.keywords]
+        elif type(each) is types.MethodType:
+            left.append(each.__self__)
+        elif is_users(type(each).__module__) or is_really(each, torch.nn.Module):
+            left += attributes_seen(each).values()
+        if numbers > _MOST_NUMBERS or len(seen) > _MOST:
+            return False
+    return is_really(value, torch.nn.Module) or not hasattr(type(value), "__getitem__")
+
+
 def held_in(value: object) -> object:
     """Return what lies in a value that can be called, None if nothing does; else the value."""
     if type(value) is functools.partial:
-        return [*map(held_in, (value.func, *value.args, *value.keywords.values()))]
+        held = map(held_in, (value.func, *value.args, *value.keywords.values()))
+        return [each for each in held if each is not None] or None
     if (owner := owner_of_method(value)) is not None or type(value) is types.MethodType:
         return owner
     is_function = issubclass(type(value), type | types.BuiltinFunctionType | types.FunctionType)
