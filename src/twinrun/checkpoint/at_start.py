@@ -39,6 +39,7 @@ from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.plain_objects import bytes_in, is_object, kept_of, set_again
 from twinrun.checkpoint.unsaved_state import kept_anyway
 
+_NOTHING = object()  # another one may be there by `other_key`
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
 _OTHER = (
     "is not what it was where the training began (what `__init__` makes stays what it is, and "
@@ -117,8 +118,20 @@ def made_anew(
         if key.startswith((MODULE, CALLBACK, BESIDE))
         and not key.startswith(f"{BESIDE}{DATA} ")  # which may be looked at here alone
         and is_other(None, state)
-        and not (key in start or key in before or key in later)
+        # What could not be called, or could be, before: there was an attribute.
+        and not any(
+            each in start or each in before or each in later for each in (key, other_key(key))
+        )
     ]
+
+
+def other_key(key: str) -> str:
+    """Return by which key an attribute is looked at if it can be called, and else if it cannot.
+
+    >>> other_key("module  a"), other_key("module  a()")
+    ('module  a()', 'module  a')
+    """
+    return key.removesuffix(IS_CALLED) if key.endswith(IS_CALLED) else f"{key}{IS_CALLED}"
 
 
 def remove(trainer: pl.Trainer, keys: Sequence[str]) -> str | None:
@@ -169,7 +182,7 @@ def put_back_start(
             continue
         if key.startswith(BESIDE) and found.get(key) == before.get(key):
             continue
-        value, now = given_back(raw, trainer.strategy.root_device), there.get(key)
+        value, now = given_back(raw, trainer.strategy.root_device), there.get(key, _NOTHING)
         made, is_set = set_again(raw, now, then, clocks, parts)
         if is_set:
             own.add(key)

@@ -3,8 +3,7 @@
 Each by a key that says whose it is; in a resumed training those hooks set it once more.
 """
 
-import functools
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
 
 import numpy as np
@@ -17,10 +16,9 @@ from twinrun.checkpoint.beside_states import (
     DATA,
     beside_states,
     beside_states_now,
-    is_small,
 )
-from twinrun.checkpoint.held_by_functions import held_by
-from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.held_by_called import is_called, is_few, look_inside
+from twinrun.checkpoint.looks import UNSEEN
 from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
 from twinrun.checkpoint.unsaved_optimizers import (
@@ -34,7 +32,8 @@ from twinrun.checkpoint.unsaved_state import (
     look_of_callbacks,
     says_itself,
 )
-from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
+from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.containers import is_really
 
 IS_CALLED = "()"  # behind the name of what can be called, of which others look at the name alone
 MODULE, CALLBACK, OPTIMIZER = "module ", "callback ", "optimizer "
@@ -51,7 +50,7 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{key: state for key, state in attributes.items() if key.startswith(MODULE)},
         **{f"{CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
-        **{key: _look_inside(value, {**kept}) for key, value in _called_objects(trainer).items()},
+        **{key: look_inside(value, kept) for key, value in _called_objects(trainer).items()},
     }
     found = with_generators(found, attributes_now(trainer), kept) | beside_states_now(trainer)
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
@@ -92,7 +91,7 @@ def attributes_now(trainer: pl.Trainer) -> dict[str, object]:
 
 
 def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
-    """Return what can be called and holds something: of a user's own, and partials."""
+    """Return functions, and what can be called and holds something."""
     kept = kept_anyway(trainer)
     owners: dict[str, object] = {
         f"{MODULE}{path} ": part for path, part in trainer.lightning_module.named_modules()
@@ -108,20 +107,12 @@ def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
         f"{key}{name}{IS_CALLED}": value
         for key, owner in owners.items()
         for name, value in attributes_seen(owner).items()
-        if id(value) not in kept and _holds_something(value)
+        if id(value) not in kept
+        # Layers of a module are parts of it, and of callbacks looked at elsewhere.
+        and (is_called(value, kept) or (owner is data and is_really(value, torch.nn.Module)))
     }
     of_data = f"{BESIDE}{DATA} "  # which may be data
-    return {k: v for k, v in found.items() if not k.startswith(of_data) or is_small(v)}
-
-
-def _look_inside(value: object, held: Container[int]) -> str:
-    inside = held_by(value) or (attributes_seen(value) if is_called_object(value) else value)
-    return look(inside, held)
-
-
-def _holds_something(value: object) -> bool:
-    is_partial = type(value) is functools.partial
-    return is_partial or is_called_object(value) or bool(held_by(value))
+    return {k: v for k, v in found.items() if not k.startswith(of_data) or is_few(v)}
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from twinrun.checkpoint.begun_generators import generators_in, with_generators
-from twinrun.checkpoint.held_by_functions import held_by
+from twinrun.checkpoint.held_by_called import held_in
 from twinrun.checkpoint.own_states import OwnState
 from twinrun.checkpoint.own_to_process import in_short_table, is_moment, is_short
 from twinrun.checkpoint.plain_data import PLAIN, is_plain
@@ -80,11 +80,11 @@ def _is_few(value: object) -> bool:
         value = [*islice(value, _MOST_NUMBERS + 1)]
     if is_container(value):
         found = in_short_table(value)
-        return found is not None and bytes_in(found) <= _MOST_BYTES and all(map(is_small, found))
-    return is_small(value)
+        return found is not None and bytes_in(found) <= _MOST_BYTES and all(map(_is_small, found))
+    return _is_small(value)
 
 
-def is_small(value: object) -> bool:
+def _is_small(value: object) -> bool:
     """Say whether a value of a data module is too little to be data."""
     if is_plain(value) or isinstance(value, np.ndarray | PurePath):
         return True
@@ -103,6 +103,8 @@ def is_of_state(owner: object, name: str, value: object) -> bool:
         return OwnState(owner).holds_all(name, value.state_dict())
     if is_plain(value):
         return False
-    state, value = OwnState(owner), held_by(value) or value
+    state, is_function, value = OwnState(owner), callable(value), held_in(value)
+    if is_function and value is None:
+        return False
     is_drawn = all(state.holds_generator(name, each) for each in generators_in(value))
     return is_drawn and state.holds_all(name, value)

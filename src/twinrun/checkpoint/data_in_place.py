@@ -99,11 +99,19 @@ class DataLooks:
             elif not (is_told and isinstance(found.value, PLAIN)):
                 self._add(found, told.values)
         if not is_of_batches_alone:
-            for found in held_by_data_module(trainer, self.seen, left):
-                self._add(found, told.values)
+            self._look_at_data_module(trainer, told.values, left)
             self._look_at_steps(trainer, loaders, left)
         plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
         self.held.know(self.numbers, self.arrays, plain)
+
+    def _look_at_data_module(
+        self, trainer: pl.Trainer, told: Container[int], left: Container[tuple[int, str]]
+    ) -> None:
+        is_made_anew = vars(trainer)["reload_dataloaders_every_n_epochs"] > 0  # with the loaders
+        for found in held_by_data_module(trainer, self.seen, left):
+            if not is_made_anew:
+                self.held.add(found, may_come_late=True)
+            self._add(found, told)
 
     def _look_at_steps(
         self,

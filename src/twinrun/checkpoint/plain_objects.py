@@ -6,6 +6,8 @@ replaced, but what lies in it is set again.
 """
 
 import enum
+import functools
+import types
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +17,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.begun_generators import is_own_generator
+from twinrun.checkpoint.held_by_called import owner_of_method
 from twinrun.checkpoint.held_by_functions import have_hold, held_by
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.own_to_process import Clocks, is_of_calendar, with_own
@@ -28,6 +31,7 @@ _OBJECT = "twinrun: an object"
 _OTHERS = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, np.ndarray, enum.Enum)
 _HERE = torch.device("cpu")
 _PYTHONS = (list, tuple, dict, deque)
+_OF_PARTIAL = ((0, "func"), (2, "keywords"))
 _MOST, _DEEPEST = 1 << 12, 8  # values, and objects inside each other
 
 
@@ -96,6 +100,8 @@ def _set_inside(value: Any, first: Any, own: Any) -> None:
         set_state(value, first)
     elif (held := held_by(value)) and isinstance(first, dict) and first.keys() == held.keys():
         have_hold(value, {k: _made_again(v, first[k], own[k]) for k, v in held.items()})
+    elif isinstance(value, functools.partial | types.MethodType):
+        _set_in_called(value, first, own)
     elif isinstance(first, torch.Tensor) and isinstance(own, torch.Tensor):
         if (first.shape, first.dtype) == (own.shape, own.dtype) and is_really(value, torch.Tensor):
             value.copy_(first)
@@ -113,6 +119,19 @@ def _set_inside(value: Any, first: Any, own: Any) -> None:
             new = _made_again(item, first[name], own[name])
             if new is not item:
                 set_attribute_of(value, name, new)
+
+
+def _set_in_called(value: Any, first: Any, own: Any) -> None:
+    """Set what lies in a partial, which others may hold too, or in the object of a method."""
+    if not (isinstance(first, list) and isinstance(own, list)):
+        return
+    if isinstance(value, types.MethodType):
+        _made_again(value.__self__, first[-1], own[-1])
+        return
+    func, keywords = (_made_again(getattr(value, k), first[n], own[n]) for n, k in _OF_PARTIAL)
+    args = _made_again(value.args, first[1], own[1])
+    if isinstance(args, tuple) and isinstance(keywords, dict) and callable(func):
+        value.__setstate__((func, args, keywords, vars(value)))
 
 
 def _set_entries(value: Any, first: Any, own: Any) -> None:
@@ -191,6 +210,11 @@ class _Forms:
             return self._whole(value, [self.form(item, depth + 1) for item in several], depth)
         if is_own_generator(value):
             return _named(kind, state_of(value))
+        if type(value) is functools.partial:
+            inside = [value.func, value.args, value.keywords]
+            return _named(kind, [self.form(each, depth + 1) for each in inside])
+        if (owner := owner_of_method(value, self._parts)) is not None:
+            return _named(kind, [look(value, ()), self.form(owner, depth + 1)])
         if held := held_by(value):
             return _named(kind, {k: self.form(v, depth + 1) for k, v in held.items()})
         if is_of_calendar(value) or is_bar(value):

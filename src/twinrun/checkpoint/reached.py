@@ -78,10 +78,13 @@ def held_by_data_module(
     told = names_of_state(owner) if telling_data(trainer) is not None else set()
     if owner is None or told is None:
         return
-    walked = Walk({} if seen is None else seen, most=MOST_NAMED, without=LOADED, left=left)
+    seen = {} if seen is None else seen
+    # A part of the module has attributes that others look at: whether it is trained, say.
+    seen |= {id(part): part for part in (*trainer.lightning_module.modules(), *trainer.optimizers)}
+    walked = Walk(seen, most=MOST_NAMED, without=LOADED, left=left)
     for name, value in attributes_seen(owner).items():
         is_left = name in told or (id(owner), name) in left
-        if not isinstance(value, PLAIN) and not callable(value) and not is_left:
+        if not isinstance(value, PLAIN) and not is_left:
             yield from walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST)
 
 

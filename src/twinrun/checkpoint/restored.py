@@ -6,7 +6,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
-from twinrun.checkpoint.at_start import AtStart, made_anew, put_back_start, remove
+from twinrun.checkpoint.at_start import AtStart, made_anew, other_key, put_back_start, remove
 from twinrun.checkpoint.begun_attributes import left_alone
 from twinrun.checkpoint.gradients import put_back_gradients
 from twinrun.checkpoint.kept_beside import KeptBeside
@@ -103,10 +103,12 @@ def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -
     Hooks may ask whether they are resumed, or go by the weights, which are the checkpoint's: a
     sanity check, which Lightning makes once more.
     """
+    begun = start["looks"]
     looks = {
         key: look
         for key, look in constructed["looks"].items()
-        if now.get(key, look) != look and key not in start["looks"]
+        if key not in begun
+        and (now.get(key, look) != look or _is_displaced(key, now, begun, constructed["looks"]))
     }
     # A text that the constructor has set here as in the first process is no name of a process.
     same = constructed["looks"].items() & start["looks"].items()
@@ -115,6 +117,15 @@ def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -
     return AtStart(
         **(start | {"looks": looks | start["looks"], "values": values | start["values"]})
     )
+
+
+def _is_displaced(
+    key: str, now: Mapping[str, str], begun: Mapping[str, str], constructed: Mapping[str, str]
+) -> bool:
+    """Say whether what can be called is in the place of what cannot be, or the other way round."""
+    other = other_key(key)
+    is_there = key not in now and other in now
+    return is_there and not (other in begun or other in constructed)
 
 
 def begin_anew(trainer: pl.Trainer) -> None:

@@ -18,10 +18,11 @@ import pytorch_lightning as pl
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
+from twinrun.checkpoint.held_by_called import held_in, holds_something, look_inside
 from twinrun.checkpoint.looks import UNSEEN, look, look_at_users, unseen_iterator
 from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other
 from twinrun.checkpoint.plain_data import is_plain
-from twinrun.checkpoint.users_code import is_users
+from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -103,6 +104,7 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
     # First, as one may count how often it is asked.
     states = {key: OwnState(each) for key, each in owners.items() if says_itself(type(each))}
     for key, state in states.items():
+        yield from _called_beside(key, owners[key], state, kept)
         for name, value in own_of_callback(owners[key], kept):
             if isinstance(value, torch.nn.Module):
                 value = _state_of(value)
@@ -114,6 +116,19 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
                     f"{key} {where}",
                     f"{SAID if is_said or state.is_nothing else _LEFT_OUT}{seen}",
                 )
+
+
+def _called_beside(
+    key: str, owner: object, state: OwnState, kept: Mapping[int, str]
+) -> Iterator[tuple[str, str]]:
+    """Look at functions, methods and partials that hold something: None may become one."""
+    for name, value in attributes_seen(owner).items() if isinstance(owner, pl.Callback) else ():
+        # What an object holds is looked at with the steps.
+        if is_called_object(value) or not holds_something(value, kept):
+            continue
+        if not (seen := look_inside(value, kept)).startswith(UNSEEN):
+            is_said = state.is_nothing or state.holds_all(name, held_in(value))
+            yield f"{key} {type(owner).__name__}.{name}", f"{SAID if is_said else _LEFT_OUT}{seen}"
 
 
 def _pickled(state: object, kept: Mapping[int, str]) -> str | None:

@@ -1,0 +1,186 @@
+"""What can be called and lies in an attribute of a data module: it may count, draw, be exchanged.
+
+Red at 918010a8, but for what says otherwise: resumed to other weights, in silence.
+"""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import torch
+from resumed import assert_resumed, every, fit
+from small import Points, Small
+from torchmetrics import MeanMetric
+
+
+def turned(inputs, generator):
+    return -inputs if generator.random() < 0.12 else inputs
+
+
+class Turns:
+    def __init__(self, generator):
+        self.generator = generator
+
+    def __call__(self, inputs):
+        return turned(inputs, self.generator)
+
+
+class TurningLayer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.generator = np.random.default_rng(7)
+
+    forward = Turns.__call__
+
+
+class Warms:
+    """Counts its calls, and does nothing for some steps."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, inputs):
+        self.calls += 1
+        return inputs / 2 if self.calls > 16 else inputs
+
+
+class Times:
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, inputs):
+        return inputs * self.by
+
+
+class Moves(Points):
+    """Changes the mini-batches of training where they are on the device."""
+
+    make = staticmethod(Warms)
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.move = self.make()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return [self.move(batch[0]), batch[1]] if self.trainer.training else batch
+
+
+def in_a_lambda():
+    generator = np.random.default_rng(7)
+    return lambda inputs: turned(inputs, generator)
+
+
+CHANGING = {
+    "calls": (Warms, "Warms.calls changes while"),
+    "layer": (TurningLayer, "TurningLayer.generator is a random number generator"),
+    "object": (lambda: Turns(random.Random(3)), "Turns.generator is a random number generator"),
+    "bound": (lambda: Turns(np.random.default_rng(7)).__call__, "Turns.generator is a random"),
+    "partial": (
+        lambda: functools.partial(turned, generator=np.random.default_rng(7)),
+        "Takes.move.keywords['generator'] is a random number generator",
+    ),
+    "lambda": (in_a_lambda, "generator of in_a_lambda.<locals>.<lambda> is a random number"),
+    "mean": (lambda: torch.nn.BatchNorm1d(4, affine=False), "BatchNorm1d._buffers['running_mean']"),
+    "metric": (MeanMetric, "MeanMetric.mean_value changes while"),
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("make", "says"), CHANGING.values(), ids=CHANGING)
+def test_what_changes_in_it_is_refused(tmp_path, make, says):
+    class Takes(Moves):
+        pass
+
+    Takes.make = staticmethod(make)
+    _, _, said = fit(tmp_path, data=Takes, module=Small, in_epoch=every(1))
+    assert said[0].startswith(f"no checkpoints are written in mid-epoch: {says}")
+
+
+def in_a_list(by):
+    return [Times(by)]
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(
+    "make",
+    [
+        Times,
+        in_a_list,
+        lambda by: Times(by).__call__,
+        lambda by: functools.partial(torch.mul, other=by),
+        lambda by: torch.abs if by == 1 else torch.neg,
+        lambda by: torch.nn.Identity() if by == 1 else torch.nn.Tanh(),
+    ],
+    ids=["object", "list", "bound", "partial", "function", "layer"],
+)
+def test_another_one_in_its_place_is_refused(tmp_path, make):
+    class Exchanges(Moves):
+        def make(self):
+            return make(1.0)
+
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            if self.trainer.global_step == 6:
+                self.move = make(0.5)
+            move = self.move[0] if isinstance(self.move, list) else self.move
+            return [move(batch[0]), batch[1]] if self.trainer.training else batch
+
+    _, _, said = fit(tmp_path, data=Exchanges, module=Small, in_epoch=every(1))
+    assert said == [
+        "no checkpoints are written in mid-epoch: Exchanges.move changes while the training runs, "
+        "and no checkpoint holds it"
+    ]
+
+
+FACTORS = {"by": 2.0}
+
+
+def by_a_global(inputs):
+    return inputs * FACTORS["by"]
+
+
+class OfTheModule(Moves):
+    """Holds parts of the module, and methods of them: those are looked at elsewhere."""
+
+    def make(self):
+        return torch.nn.Identity()
+
+    def setup(self, stage):
+        self.module = self.trainer.lightning_module
+        self.hidden, self.forward = self.module.hidden, self.module.output.forward
+
+
+class Reloads(Moves):
+    """Makes what it calls with its loaders."""
+
+    def train_dataloader(self):
+        self.move = Times(1 + self.trainer.current_epoch)
+        return super().train_dataloader()
+
+
+UNCHANGING = {
+    "function": lambda: by_a_global,
+    "partial": lambda: functools.partial(torch.mul, other=2),
+    "object": lambda: Times(2),
+    "layers": lambda: torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(4, 4)),
+    "cache": lambda: functools.lru_cache(by_a_global),
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("make", UNCHANGING.values(), ids=UNCHANGING)
+def test_what_does_not_change_is_resumed(tmp_path, make):
+    """Green before."""
+
+    class Takes(Moves):
+        pass
+
+    Takes.make = staticmethod(make)
+    assert_resumed(tmp_path, [7], kills=[8], data=Takes, module=Small)
+
+
+def test_so_are_parts_of_the_module_and_what_is_made_with_loaders(tmp_path):
+    """Green before."""
+    assert_resumed(tmp_path / "parts", [7], kills=[8], data=OfTheModule, module=Small)
+    options = {"data": Reloads, "module": Small, "reload_dataloaders_every_n_epochs": 1}
+    assert_resumed(tmp_path / "reloads", [7], kills=[8], **options)
