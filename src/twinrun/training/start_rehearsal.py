@@ -9,9 +9,10 @@ reads or imports without naming it in the config is not among them. Does without
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -142,7 +143,7 @@ def _launched(
     with (
         tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder,
         side_by_side(REHEARSAL, alone=False),
-        kept(FOLDER / "rehearsed.json", "", goes_on=True) as log,
+        _notes() as log,
     ):
         report = Path(folder, "report.json")
         launch(
@@ -157,6 +158,13 @@ def _launched(
             command=command,
         )
         return artifacts.read_record(report, list[Rehearsed])
+
+
+def _notes() -> AbstractContextManager[dict[str, str]]:
+    """Have it note what it reads, for who finds what it makes; not where nothing can be written."""
+    if not os.access(FOLDER, os.W_OK):
+        return nullcontext(dict[str, str]())
+    return kept(FOLDER / "rehearsed.json", "", goes_on=True)
 
 
 def _keep_sizes(found: Sequence[Rehearsed], path: Path) -> None:
