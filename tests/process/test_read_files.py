@@ -144,6 +144,7 @@ process.join()
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("opened", OPENED)
 @pytest.mark.parametrize("who", ["first", "second"])
 def test_so_it_does_where_it_was_changed_between_two_jobs(job, opened, who):
@@ -190,6 +191,7 @@ KEEPS = "open('{}', 'w').write(str(os.getpid()))"
 STEPS = "from twinrun.process import shared_files; shared_files.under_way()"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("folder", "code"),
     [
