@@ -116,6 +116,7 @@ def test_what_is_opened_to_be_written_and_stays_as_it_is_counts(job, opened):
         "json.load(open('.hidden/x.json'))",
         "open('data/fast.dll', 'rb').read()",  # Red at 9ab27237
         "tempfile.TemporaryFile().read(); open('/etc/hostname').read(); open(csv.__file__).read()",
+        "f = tempfile.NamedTemporaryFile('w', dir='..'); open(f.name).read(); f.close()",
     ],
 )
 def test_what_it_writes_and_what_is_no_data_counts_not(job, code):
@@ -275,6 +276,15 @@ open('lines.csv').read()
 
 # Who keeps in memory what it has made; and what is made of that again.
 KEEPING = CACHES.replace("open('cache.csv').read()", "x = 1")
+# And a file elsewhere, which is gone when the job has ended.
+LEAVING = f"""
+{CACHES}
+with tempfile.NamedTemporaryFile("w", dir="..", delete=False) as file:
+    file.write("1")
+open(file.name).read()
+import atexit
+atexit.register(os.unlink, file.name)
+"""
 CHAIN = f"""
 {CACHES}
 if not os.path.exists('again.csv'):
@@ -289,9 +299,10 @@ FOUND = "open('{}').read()"
         ([CACHES], CACHES, "cache.csv"),
         # Red at 1303c2bf, both.
         ([KEEPING], CACHES, "cache.csv"),
+        ([LEAVING], CACHES, "cache.csv"),
         ([CACHES, CHAIN], FOUND.format("again.csv"), "again.csv"),
     ],
-    ids=["read", "kept", "chain"],
+    ids=["read", "kept", "leaving", "chain"],
 )
 def test_what_a_file_was_made_of_counts_for_all_that_find_it(job, makes, finds, file):
     """Red at 9ab27237: for its maker alone."""

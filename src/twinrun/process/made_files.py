@@ -34,15 +34,17 @@ def remember(made: Iterable[str], read: Mapping[str, str]) -> None:
         made: what a job has made ahead of its steps.
         read: what files held that it has read beside that, as of `read_files.held`.
     """
+    name = hashlib.sha256(repr(sorted(read.items())).encode(errors="replace")).hexdigest()
+    states = dict[str, str]()
+    for file in made if read else ():
+        with suppress(OSError):  # one that is gone again, as a temporary file
+            states[file] = _state(file)
     # A folder that cannot be written: jobs say so themselves.
     with suppress(OSError, TwinrunError):
-        files = sorted(made)
-        if not files or not read:
-            return
-        name = hashlib.sha256(repr(sorted(read.items())).encode(errors="replace")).hexdigest()
-        artifacts.write_record(_MADE / f"{name}.json", dict(read), dict[str, str])
-        for file in files:
-            record = MadeFile(state=_state(file), sources=name)
+        if states:
+            artifacts.write_record(_MADE / f"{name}.json", dict(read), dict[str, str])
+        for file, state in states.items():
+            record = MadeFile(state=state, sources=name)
             artifacts.write_record(_path(file), record, MadeFile)
 
 

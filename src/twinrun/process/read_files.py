@@ -175,6 +175,8 @@ def held(log: Path) -> dict[str, str]:
     """
     found, left = dict[str, str](), MOST_BYTES
     for file, mark in as_noted(log).items():
+        if is_made(mark) and not Path(file).exists():  # a temporary one, wherever it lay
+            continue
         if (now := _now(file, mark)) != mark or is_changed_meanwhile(mark):
             is_left_out = is_made(mark) or now == GONE or is_of_trainings(file)
             found |= {} if is_left_out else {file: _MEANWHILE}
@@ -197,6 +199,19 @@ def told_apart(read: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
     """Return what a job has found, and what it has made itself: the marks of both, by path."""
     made = {file: _without_made(mark) for file, mark in read.items() if is_made(mark)}
     return {file: mark for file, mark in read.items() if file not in made}, made
+
+
+def files_known(read: Mapping[str, str]) -> set[str]:
+    """Name the files of which `held` says what they held: no folder, nor what has changed.
+
+    >>> sorted(files_known({"a.csv": "f00", ".": 'names [["", "1"]]', "b": "made 8"}))
+    ['a.csv', 'b']
+    """
+    return {
+        file
+        for file, mark in read.items()
+        if not (mark.startswith(NAMES) or is_changed_meanwhile(mark))
+    }
 
 
 def is_changed_meanwhile(mark: str) -> bool:

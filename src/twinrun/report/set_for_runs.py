@@ -11,6 +11,7 @@ from typing import TypedDict
 from twinrun.comparison.trace_words import traced_clause
 from twinrun.process.environment import VARIABLE
 from twinrun.process.machine import THREADS
+from twinrun.process.read_files import files_known
 from twinrun.report.results import ReportedRun
 from twinrun.run_files import variant_of, workload_of
 from twinrun.wording import some
@@ -71,8 +72,8 @@ def set_for_runs(runs: Sequence[ReportedRun], *, is_rehearsed: bool) -> SetForRu
 
 def _but(runs: Iterable[ReportedRun]) -> str:
     """Name the files that are known all the same, as Python opened them."""
-    files = {file for run in runs if "read_files" in run for file in run["read_files"]}
-    if not files:
+    several = [files_known(run["read_files"]) for run in runs if "read_files" in run]
+    if not (files := set[str]().union(*several)):
         return ""
     return (
         f", but for {some(sorted(files))}, known by what {'it' if len(files) == 1 else 'they'} held"
