@@ -16,6 +16,8 @@ import torch
 from resumed import Anew, assert_resumed, every, fit
 from small import Points, Small
 
+from twinrun.checkpoint.begun_generators import is_own_generator
+from twinrun.checkpoint.held_by_functions import held_by
 from twinrun.errors import TwinrunError
 
 
@@ -313,3 +315,15 @@ def test_it_is_resumed_if_the_state_holds_it(tmp_path):
     """Green before."""
     options = {"callbacks": Anew([LateAndSaid]), "module": Small, "max_epochs": 4}
     assert_resumed(tmp_path, [7], kills=[8], **options)
+
+
+class AskedForItsClass:
+    @property
+    def __class__(self):
+        raise RuntimeError("asked for its class")
+
+
+def test_what_raises_where_it_is_asked_for_its_class_is_no_function():
+    """Red before: a resumable training ended by the error of an object that it only holds."""
+    assert held_by(AskedForItsClass()) == {}
+    assert not is_own_generator(AskedForItsClass())

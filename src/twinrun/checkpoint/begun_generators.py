@@ -14,7 +14,7 @@ _DEEPEST, _MOST = 8, 1 << 12  # objects inside each other, and of all
 
 def is_own_generator(value: object) -> bool:
     """Say whether a value is a generator, and none of the process's global ones."""
-    return isinstance(value, GENERATORS) and id(value) not in global_generators()
+    return issubclass(type(value), GENERATORS) and id(value) not in global_generators()
 
 
 def with_generators(

@@ -10,13 +10,14 @@ from contextlib import suppress
 
 from twinrun.checkpoint.plain_data import is_plain
 from twinrun.checkpoint.users_code import is_users
+from twinrun.containers import is_really
 
 _DEFAULT = "default "  # before the number of one, where no variable has a blank
 
 
 def held_by(value: object) -> dict[str, object]:
     """Return the plain data that a function holds, by name; nothing of anything else."""
-    if not isinstance(value, types.FunctionType) or not is_users(value.__module__):
+    if not is_really(value, types.FunctionType) or not is_users(value.__module__):
         return {}
     found = dict[str, object]()
     for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):

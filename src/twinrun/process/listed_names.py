@@ -22,11 +22,12 @@ _OWN = {"benchmarks", "checkpoints", "comparisons", "contests", "figures", "gate
 _OWN |= {"logs", "matrix", "noise", "resumes", "runs", "scaling", "sweeps", "timings", "verdicts"}
 
 
-def is_of_results(path: str) -> bool:
+def is_of_results(path: str, working: str = "") -> bool:
     """Say whether Twinrun itself writes a file or folder.
 
     Args:
         path: from the working directory.
+        working: that, which code may have left.
 
     >>> is_of_results("results/runs/a.json"), is_of_results("results/prep/a.csv")
     (True, False)
@@ -39,7 +40,8 @@ def is_of_results(path: str) -> bool:
     if inside[0] != "data" or len(inside) != 2:
         return False
     # Beside each dataset that is made lies the log of its imports.
-    return Path(first, "data", f"{inside[1].partition('.')[0]}.imports.jsonl").is_file()
+    name = f"{inside[1].partition('.')[0]}.imports.jsonl"
+    return Path(working, first, "data", name).is_file()
 
 
 def all_names(folder: str | Path, written: Collection[str]) -> str:

@@ -102,7 +102,8 @@ class OpenedLog:
 
     def append(self, entry: Entry, file: str, moment: int | None = None) -> None:
         """Write an entry: one system call, so that those of several processes do not mix."""
-        line = f"{self.who}\t{entry}\t{moment or time.time_ns()}\t{file}\n"
+        moment = time.time_ns() if moment is None else moment
+        line = f"{self.who}\t{entry}\t{moment}\t{file}\n"
         os.write(self.descriptor, line.encode(errors="surrogateescape"))
 
     def read_on(self) -> None:

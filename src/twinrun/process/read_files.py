@@ -98,7 +98,7 @@ class ReadFiles:
         """
         if self.knows(file) or len(self._known) >= MOST_FILES:
             return
-        is_own = is_of_results(os.path.relpath(file, self._folder))
+        is_own = is_of_results(os.path.relpath(file, self._folder), self._folder)
         if is_own or file.startswith(self._left_out):
             return
         if self._process != os.getpid():  # it is forked, and others of its kind were before

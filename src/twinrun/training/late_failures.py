@@ -6,6 +6,7 @@ variance; a schedule may be made for fewer steps than there will be.
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -76,7 +77,7 @@ def samples_of_batches(loader: object, batches: int) -> tuple[int, int] | None:
 
 
 def _of_last_batch(part: Part, trainer: pl.Trainer, step: FirstStep) -> Iterator[str]:
-    """Take a first step with the last mini-batch of an epoch, if that is a smaller one."""
+    """Take a step with the last mini-batch of an epoch, if that is a smaller one."""
     batches, workload = step.batches, part.training.workload
     if batches is None or (of := samples_of_batches(trainer.train_dataloader, batches)) is None:
         return
@@ -155,5 +156,8 @@ def _steps_of(interval: str, part: Part, step: FirstStep) -> int | None:
 def _may_stop_early(trainer: pl.Trainer) -> bool:
     if any(isinstance(each, pl.callbacks.EarlyStopping) for each in vars(trainer)["callbacks"]):
         return True
-    sources = (Path(entry["file"]) for entry in imported_files().values())
-    return any("should_stop" in path.read_text(errors="replace") for path in sources)
+    for entry in imported_files().values():
+        with suppress(OSError):  # one that is gone
+            if b"should_stop" in Path(entry["file"]).read_bytes():
+                return True
+    return False
