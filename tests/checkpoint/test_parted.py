@@ -1,10 +1,12 @@
 """What two attributes hold is one object behind a stop too, or the attempt ends once it changes."""
 
+import functools
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from resumed import assert_resumed, every, fit
+from resumed import Anew, assert_resumed, every, fit
 from small import Points, Small
 
 from twinrun.errors import TwinrunError
@@ -153,3 +155,94 @@ def test_what_is_filled_or_stays_is_resumed(tmp_path, module, where):
 
 def test_it_is_resumed_at_each_of_several_stops(tmp_path):
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=adding(Fills))
+
+
+class Given:
+    """A helper that holds what it was given."""
+
+    def __init__(self, held):
+        self.held = held
+
+    def rate(self):
+        return 0.05 * self.held["scale"]
+
+
+class Calls(Given):
+    def __call__(self):
+        return self.rate()
+
+
+class InAnother(Given):
+    def rate(self):
+        return self.inner.rate()
+
+    def __init__(self, held):
+        self.inner = Given(held)
+
+
+class Lowers(pl.Callback):
+    """Has a helper ask a dictionary that loading exchanges."""
+
+    lasts = 3
+
+    def __init__(self):
+        self.settings = {"scale": 1.0}
+        self.rate = self.made()
+
+    def made(self):
+        return Calls(self.settings)
+
+    def on_train_batch_start(self, trainer, *_):
+        if trainer.current_epoch == 2:
+            trainer.optimizers[0].param_groups[0]["lr"] = self.rate()
+
+    def on_train_epoch_end(self, trainer, *_):
+        if trainer.current_epoch < self.lasts:
+            self.settings["scale"] *= 0.8
+
+    def state_dict(self):
+        return {"settings": dict(self.settings)}
+
+    def load_state_dict(self, state_dict):
+        self.settings = state_dict["settings"]
+
+
+class ByAPartial(Lowers):
+    def made(self):
+        return functools.partial(Given.rate, Given(self.settings))
+
+
+class ByAMethod(Lowers):
+    def made(self):
+        return InAnother(self.settings).rate
+
+
+class Once(Lowers):
+    """Changes it once, ahead of the stop."""
+
+    lasts = 1
+
+
+class FillsIt(Lowers):
+    def load_state_dict(self, state_dict):
+        self.settings.update(state_dict["settings"])
+
+
+@pytest.mark.parametrize("where", WHERE, ids=IDS)
+@pytest.mark.parametrize("kind", [Lowers, ByAPartial, ByAMethod, Once])
+def test_what_a_helper_was_given_and_loading_exchanges_is_never_resumed(tmp_path, kind, where):
+    """Red before: resumed in silence, in other bits: the helper asked what was there at first."""
+    told = {"module": Small, "callbacks": Anew([kind]), "max_epochs": 3, **where}
+    whole, _, _ = fit(tmp_path / "whole", **told)
+    _, _, said = fit(tmp_path / "killed", kill=9, **told)
+    try:
+        found, at, _ = fit(tmp_path / "killed", **told)
+    except TwinrunError as error:
+        said = [str(error)]
+        found, at, _ = fit(tmp_path / "killed", **told)
+    assert (at, found == whole) == ([], True)
+    assert any(name in said[0] for name in (".settings and", ".rate.held", "Given.held['scale']"))
+
+
+def test_what_a_helper_was_given_and_loading_fills_is_resumed(tmp_path):
+    assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=Small, callbacks=Anew([FillsIt]))

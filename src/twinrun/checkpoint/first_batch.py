@@ -90,7 +90,7 @@ class FirstBatch:
     def state(self, trainer: pl.Trainer) -> dict[str, Any]:
         """Return what a checkpoint keeps of them, and which objects it might part."""
         kept = {"worker": self._together.state(), "compiled_for": self.compiled.state()}
-        beside = {"shared": self.parted.groups(trainer), "late": self.late.state()}
+        beside = {**self.parted.state(trainer), "late": self.late.state()}
         begun = {"iterators": self.begun.state(), "giving": sorted(self._gave)}
         more = {**begun, "validated": self._validated.state()}
         return {**kept, "beside": {**beside, **more}}
@@ -120,7 +120,7 @@ class FirstBatch:
         self._had_given = {*state.get("giving", [])}  # older versions have none
         self._validated.resumed(state.get("validated"))
         self._is_in_epoch = before is not None
-        self.parted.resumed(trainer, state.get("shared", []))  # older versions have none
+        self.parted.resumed(trainer, state)
 
         def unlike() -> str | None:
             # What is compared with that of the first process needs no such guess.

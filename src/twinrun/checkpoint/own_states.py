@@ -96,9 +96,9 @@ class OwnState:
         """
         return self.is_nothing or self._holds(name, seen, rest, times)
 
-    def holds_all(self, name: str, value: object) -> bool:
-        """Say whether it holds all values of an attribute."""
-        return all(is_said for *_, is_said in self.seen_in(name, value))
+    def holds_all(self, name: str, value: object, held: Container[int] = ()) -> bool:
+        """Say whether it holds all values of an attribute, but for those of what is held anyway."""
+        return all(is_said for *_, is_said in self.seen_in(name, value, held=held))
 
     def seen_in(
         self,

@@ -12,7 +12,7 @@ import torch
 from twinrun.checkpoint.found import Found
 from twinrun.checkpoint.own_states import OwnState, Said, seen_as
 from twinrun.checkpoint.unsaved_state import says_itself
-from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
 from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
 from twinrun.containers import entries, holds_plain, is_container, is_really, shown
 from twinrun.generators import GENERATORS, state_in_a_word
@@ -43,10 +43,14 @@ class StepWalk(Walk):
                 for turn, hook in enumerate(value.values()):
                     yield from self.value(part, hook, f"{called}[{turn}]", DEEPEST)
             elif name.endswith("_lambdas"):  # of a schedule: they may be exchanged
-                yield from self.value(part, value, called, DEEPEST)
+                for found in self.value(part, value, called, DEEPEST):
+                    yield from _beside_saved(part, found)
             else:
                 before, self._saying = self._saying, (state, name, drawn_by) if state else None
-                yield from self._helpers_in(part, value, called, DEEPEST)
+                if state is not None and is_called_object(value):  # the state is asked for it
+                    yield from self._helper(value, DEEPEST)
+                else:
+                    yield from self._helpers_in(part, value, called, DEEPEST)
                 self._saying = before
         if state is None:
             yield from self.class_of(type(part), DEEPEST)
@@ -85,15 +89,17 @@ class StepWalk(Walk):
         elif callable(value):
             yield from self.value(owner, value, called, DEEPEST)
         elif is_users(type(value).__module__):
-            if self.is_cut_short:
-                return
-            self._helpers[id(value)] = value
-            self._most_seen -= 1
-            yield from self.class_of(type(value), deeper)
-            for name, item in attributes_seen(value).items():
-                yield from self._helpers_in(
-                    value, item, f"{type(value).__name__}.{name}", deeper - 1
-                )
+            yield from self._helper(value, deeper)
+
+    def _helper(self, value: object, deeper: int) -> Iterator[Found]:
+        """Walk a user's own object: its class, and what may do something in its attributes."""
+        if self.is_cut_short or id(value) in self._helpers:
+            return
+        self._helpers[id(value)] = value
+        self._most_seen -= 1
+        yield from self.class_of(type(value), deeper)
+        for name, item in attributes_seen(value).items():
+            yield from self._helpers_in(value, item, f"{type(value).__name__}.{name}", deeper - 1)
 
     def _is_said(self, generator: object) -> bool:
         """Say whether a callback's own state holds that of a generator in one of its attributes."""
@@ -105,6 +111,20 @@ class StepWalk(Walk):
         is_twin = seen in others
         others.add(seen)
         return not is_twin and state.holds_generator(name, generator)
+
+
+def _beside_saved(schedule: Any, found: Found) -> Iterator[Found]:
+    """Yield what torch's state of a schedule does not hold of the objects that give its rates.
+
+    It has their own attributes (`LambdaLR.state_dict`).
+    """
+    is_saved = type(schedule).state_dict.__module__.startswith("torch.")
+    is_one = any(found.owner is each and is_called_object(each) for each in schedule.lr_lambdas)
+    is_own = is_saved and is_one and found.name.rpartition(".")[2] in vars(found.owner)
+    if not (is_own and isinstance(found.value, (*PLAIN, torch.Tensor, np.ndarray))):
+        yield found
+    elif isinstance(found.value, PLAIN):
+        yield found._replace(value=Said(repr(found.value)))
 
 
 def _entries(value: Any) -> Iterator[tuple[str, object]]:

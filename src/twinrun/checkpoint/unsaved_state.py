@@ -22,7 +22,12 @@ from twinrun.checkpoint.held_by_called import held_in, holds_something, look_ins
 from twinrun.checkpoint.looks import UNSEEN, look, look_at_users, unseen_iterator
 from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other
 from twinrun.checkpoint.plain_data import is_plain
-from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
+from twinrun.checkpoint.users_code import (
+    attributes_seen,
+    held_by_others,
+    is_called_object,
+    is_users,
+)
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -105,17 +110,16 @@ def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator
     states = {key: OwnState(each) for key, each in owners.items() if says_itself(type(each))}
     for key, state in states.items():
         yield from _called_beside(key, owners[key], state, kept)
-        for name, value in own_of_callback(owners[key], kept):
+        for name, value in own_of_callback(owners[key], kept, also_called=True):
             if isinstance(value, torch.nn.Module):
                 value = _state_of(value)
             path, only_users = f"{type(owners[key]).__name__}.{name}", _pickled(value, kept) is None
+            others = {**kept, **held_by_others(owners[key], value)}
             for where, seen, is_said in state.seen_in(
-                name, value, path, kept, only_users=only_users
+                name, value, path, others, only_users=only_users
             ):
-                yield (
-                    f"{key} {where}",
-                    f"{SAID if is_said or state.is_nothing else _LEFT_OUT}{seen}",
-                )
+                told = SAID if is_said or state.is_nothing else _LEFT_OUT
+                yield f"{key} {where}", f"{told}{seen}"
 
 
 def _called_beside(
@@ -123,11 +127,11 @@ def _called_beside(
 ) -> Iterator[tuple[str, str]]:
     """Look at functions, methods and partials that hold something: None may become one."""
     for name, value in attributes_seen(owner).items() if isinstance(owner, pl.Callback) else ():
-        # What an object holds is looked at with the steps.
         if is_called_object(value) or not holds_something(value, kept):
             continue
-        if not (seen := look_inside(value, kept)).startswith(UNSEEN):
-            is_said = state.is_nothing or state.holds_all(name, held_in(value))
+        others = {**kept, **held_by_others(owner, value)}
+        if not (seen := look_inside(value, others)).startswith(UNSEEN):
+            is_said = state.is_nothing or state.holds_all(name, held_in(value), others)
             yield f"{key} {type(owner).__name__}.{name}", f"{SAID if is_said else _LEFT_OUT}{seen}"
 
 
@@ -175,8 +179,13 @@ def look_of_callbacks(value: object, held: Container[int], kept: Mapping[int, st
     return look(value, held)
 
 
-def own_of_callback(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[str, object]]:
-    """Yield the attributes of a callback or a schedule that its library does not set itself."""
+def own_of_callback(
+    owner: object, kept: Mapping[int, str], *, also_called: bool = False
+) -> Iterator[tuple[str, object]]:
+    """Yield the attributes of a callback or a schedule that its library does not set itself.
+
+    Objects of a user's own that can be called are among them if these are asked for, too.
+    """
     found = attributes_of(owner)
     # What torch counts and shows of a schedule, and computes anew.
     theirs = {name for name in set_by(LRScheduler, ("torch.",)) if name[0] == "_"}
@@ -184,6 +193,7 @@ def own_of_callback(owner: object, kept: Mapping[int, str]) -> Iterator[tuple[st
         value = found[name]
         # Lightning gives each callback the module's `log`, with which all of it is pickled.
         is_function = callable(value) and not isinstance(value, torch.nn.Module)
+        is_function &= not (also_called and is_called_object(value))
         if not (is_function or _is_kept(value, kept) or is_bar(value)):
             yield name, value
 

@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 import torch
 
-from twinrun.containers import attributes_of, is_really
+from twinrun.containers import attributes_of, is_container, is_really
 from twinrun.hidden_content import is_of_c
 from twinrun.process.users_code import functions_in, is_users, names_in
 
@@ -30,6 +30,20 @@ def attributes_seen(owner: object) -> dict[str, object]:
     with suppress(Exception):  # whatever class it is of
         found = attributes_of(owner)
     return found
+
+
+def held_by_others(owner: object, value: object) -> dict[int, str]:
+    """Name the containers and objects of a user's own in all attributes but one, by identity.
+
+    Args:
+        owner: of the attributes.
+        value: of that one.
+    """
+    return {
+        id(each): name
+        for name, each in attributes_seen(owner).items()
+        if each is not value and (is_container(each) or is_users(type(each).__module__))
+    }
 
 
 def is_plain(value: object) -> bool:
