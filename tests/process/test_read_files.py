@@ -21,7 +21,7 @@ from twinrun.process.side_by_side import side_by_side
 RESULT = "results/run.json"
 HELD = "from twinrun.process.read_files import held_by_this_job as held"
 JOB = """
-import csv, json, multiprocessing, os, pathlib, tempfile
+import csv, json, multiprocessing, os, pathlib, tempfile, time
 
 def train(code):
     exec(code, globals())
@@ -143,6 +143,26 @@ process = multiprocessing.get_context("fork").Process(target=read)
 process.start()
 process.join()
 """
+
+
+NAMED = """
+from twinrun.process.shared_files import found, names
+names([os.path.abspath("data/rows.csv")])
+"""
+
+
+def test_what_a_training_names_counts(job):
+    """Red before: of what a library opens and closes by itself nobody knew what it held."""
+    time.sleep(0.05)  # by the clock of the files
+    assert job(f"{NAMED}found()") == ""
+    assert [*read_by(RESULT)] == ["data/rows.csv"]
+    Path("data/rows.csv").write_text("1,3\n")
+    assert state_of()
+
+
+def test_what_it_names_and_a_library_writes_counts_not(job):
+    assert job(f"{NAMED}time.sleep(0.05); os.system('echo 1 >> data/rows.csv'); found()") == ""
+    assert read_by(RESULT) == {}
 
 
 @pytest.mark.one_in(2)

@@ -11,15 +11,15 @@ A training that is resumed finds what its earlier attempt wrote behind the check
 that, or begins it anew, before steps of its own have written the whole of it, reads what is stale.
 
 Seen is what Python opens and what `torch.save` writes, data workers' files too; of other libraries
-(HDF5, Arrow) only data that are held open. Left out are hidden folders and `__pycache__`, installed
-packages, and the results of the training itself.
+(HDF5, Arrow) only data that are held open, or named (`named_data`). Left out are hidden folders and
+`__pycache__`, installed packages, and the results of the training itself.
 """
 
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
@@ -27,7 +27,7 @@ from pathlib import Path
 from twinrun.process.data_base_files import file_of
 from twinrun.process.found_files import FoundFiles
 from twinrun.process.held_files import held_to_be_read
-from twinrun.process.opened_entries import changing, files_of
+from twinrun.process.opened_entries import changed_at, changing, files_of
 from twinrun.process.opened_log import OpenedLog
 from twinrun.process.read_files import ReadFiles
 from twinrun.process.users_files import is_theirs, left_out
@@ -39,6 +39,7 @@ WHO, BEGAN = "TWINRUN_OPENED_BY", "TWINRUN_OPENED_SINCE"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 _log: OpenedLog | None = None
+_named = dict[str, int | None]()  # data, and when (ns) it was changed last
 
 
 def watch() -> None:
@@ -62,12 +63,14 @@ def watch() -> None:
     register_after_fork(_log, _look_at_end)
 
 
-def under_way() -> None:
-    """Note that the training of this process begins to take steps."""
-    if _log is not None and not _log.is_under_way:
-        with suppress(OSError):
-            _log.begin_steps()
-        look_at_data()  # which a data module holds open by now
+def under_way() -> bool:
+    """Note that the training of this process begins to take steps; say whether it had not yet."""
+    if _log is None or _log.is_under_way:
+        return False
+    with suppress(OSError):
+        _log.begin_steps()
+    look_at_data()  # which a data module holds open by now
+    return True
 
 
 def goes_on_from(checkpoint: Path) -> None:
@@ -216,6 +219,25 @@ def look_at_data() -> None:
                 _log.note_data(file)
 
 
+def names(files: Iterable[str]) -> None:
+    """Note which data the training of this process names, where its steps begin.
+
+    Args:
+        files: absolute paths of such as are there.
+    """
+    if _log is not None:
+        _named.update({file: changed_at(file) for file in files if is_theirs(file, _log)})
+
+
+def _look_at_named() -> None:
+    """Note the data that was named, and stayed as it was: others a library may have written."""
+    if _log is not None:
+        _log.read_on()
+        for file, changed in _named.items():
+            if changed_at(file) == changed:
+                _log.note_data(file)
+
+
 def _look_at_end(_: OpenedLog) -> None:
     # A data worker's: as it ends, nobody else can look any more.
     for look in (look_at_held, look_at_data):
@@ -227,6 +249,8 @@ def found() -> FoundFiles:
     if _log is None:
         return {"changed": [], "kept": []}
     look_at_held()
+    with suppress(OSError):
+        _look_at_named()
     files = files_of(_log.path, _log.who, "found", _log.began)
     changed = changing(_log.path, files) if files else set[str]()
     left: FoundFiles = {

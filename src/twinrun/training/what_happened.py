@@ -27,9 +27,10 @@ from twinrun.process.compiler_cache import cache_used
 from twinrun.process.environment import Actual
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
-from twinrun.process.shared_files import look_at_data, look_at_held, under_way
+from twinrun.process.shared_files import look_at_data, look_at_held, names, under_way
 from twinrun.run_records import Departure, NotHeld
 from twinrun.trace.fingerprints import is_plain
+from twinrun.training.named_data import named_files
 from twinrun.training.not_held import Began, began_with, prints_not_held
 from twinrun.training.own_generators import OwnGenerators
 from twinrun.training.switched import (
@@ -126,9 +127,10 @@ class WhatHappened(pl.Callback):
         if self._variant.compile != "step" and not self._variant.cuda_graph:
             self._forms.start()
 
-    def on_train_epoch_start(self, *_: object, **__: object) -> None:
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Tell files that steps write from those that a training begins with."""
-        under_way()
+        if under_way():
+            names(named_files(trainer))
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
