@@ -228,6 +228,7 @@ class FillsIt(Lowers):
         self.settings.update(state_dict["settings"])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", WHERE, ids=IDS)
 @pytest.mark.parametrize("kind", [Lowers, ByAPartial, ByAMethod, Once])
 def test_what_a_helper_was_given_and_loading_exchanges_is_never_resumed(tmp_path, kind, where):

@@ -109,6 +109,7 @@ class Averages(pl.Callback):
         self.pending = state.get("shadow")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("callback", [ByDecay, Stops, StopsByDict, Averages])
 def test_what_a_state_holds_of_a_helper_that_is_called_is_resumed(tmp_path, callback):
     assert_resumed(tmp_path, [2, 8], kills=[3, 9], module=Small, callbacks=Anew([callback]))
