@@ -209,7 +209,7 @@ class _Walk:
     def _container(
         self, value: Any, path: str, above: tuple[int, ...]
     ) -> Iterator[tuple[str, object]]:
-        inside, is_deque = (*above, id(value)), isinstance(value, deque)
+        inside, is_deque, as_one = (*above, id(value)), isinstance(value, deque), None
         if not (size := len(value) if is_deque else size_of(value)):
             # An emptied list is not one that was never there.
             if not (self._only_users or self._in_counting):
@@ -222,7 +222,7 @@ class _Walk:
                 yield from self.values(item, f"{path}[{shown(key, index)}]", inside)
         # A parameter as a key stands for itself.
         for index, key in enumerate(dict.keys(value)) if is_really(value, dict) else ():
-            if type(key) not in KINDS and not isinstance(key, torch.Tensor):
+            if not (as_one or type(key) in KINDS or isinstance(key, torch.Tensor)):
                 yield from self.values(key, f"{path}, key {index}", inside)
         if not f"{type(value).__module__}.".startswith(LIBRARIES):
             for name, item in attributes_of(value).items():

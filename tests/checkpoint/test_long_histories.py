@@ -23,6 +23,7 @@ FEW = 5_000
 LONG = 50_000
 NUMBERS = [index / 7 for index in range(LONG)]
 WORDS = {f"word {index}": index for index in range(LONG)}
+MERGES = {(f"word {index}", f"word {index + 1}"): index for index in range(LONG)}
 
 
 def calls_of(function, *arguments):
@@ -96,6 +97,15 @@ def test_the_state_of_a_long_history_is_asked_for_as_a_whole():
     assert calls_of(state_in, KeepsList(NUMBERS)) < FEW
     assert calls_of(kept, NUMBERS) < FEW
     assert calls_of(look, WORDS, ()) < FEW
+
+
+def test_so_are_the_merges_of_a_tokenizer():
+    """Red before: each pair of texts was walked as a container, ten times as long as the rest."""
+    assert calls_of(look, MERGES, ()) < FEW
+    before, (first, *_, last) = look(MERGES, ()), MERGES
+    assert look({**MERGES, last: 0}, ()) != before
+    turned = {first[::-1] if each is first else each: rank for each, rank in MERGES.items()}
+    assert look(turned, ()) != before
 
 
 class Keeps:
