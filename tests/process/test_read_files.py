@@ -13,13 +13,14 @@ import pytest
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
 from twinrun.process import import_log, read_files
+from twinrun.process.cached_sources import files_known, newer_than_caches
 from twinrun.process.import_log import kept, read_by
 from twinrun.process.launching import launch
 from twinrun.process.read_files import GONE, changed, is_changed_meanwhile, other_file
 from twinrun.process.side_by_side import side_by_side
 
 RESULT = "results/run.json"
-HELD = "from twinrun.process.read_files import held_by_this_job as held"
+HELD = "from twinrun.process.cached_sources import held_by_this_job as held"
 JOB = """
 import csv, json, multiprocessing, os, pathlib, tempfile, time
 
@@ -149,6 +150,48 @@ NAMED = """
 from twinrun.process.shared_files import found, names
 names([os.path.abspath("data/rows.csv")])
 """
+
+
+FOUND_IF_THERE = f"""
+{HELD}
+if not os.path.exists('cache.csv'):
+    open('cache.csv', 'w').write('of ' + open('data/rows.csv').read())
+open('cache.csv').read()
+json.dump(held(), open('results/held.json', 'w'))
+"""
+
+
+def test_what_a_cache_was_made_of_counts_once_and_is_named(job):
+    """Red before: who found a cache that nobody makes anew was made again at each start."""
+    time.sleep(0.05)  # by the clock of the files
+    job(FOUND_IF_THERE, who="maker")
+    assert job(FOUND_IF_THERE, state_of()) == ""
+    Path("data/rows.csv").write_text("1,3\n")
+    planned = state_of()
+    assert planned
+    for _ in range(2):
+        assert job(FOUND_IF_THERE, planned) == planned
+        read = json.loads(Path("results/held.json").read_text())
+        (doubt,) = newer_than_caches(read)
+        assert doubt.startswith(
+            "the file cache.csv was made of another data/rows.csv than there is"
+        )
+        assert "data/rows.csv" not in files_known(read)
+    Path("data/rows.csv").unlink()  # what a cache was made of may go
+    planned = state_of()
+    assert planned
+    assert job(FOUND_IF_THERE, planned) == planned
+    assert newer_than_caches(json.loads(Path("results/held.json").read_text())) == []
+
+
+def test_who_makes_it_anew_says_nothing_of_it(job):
+    time.sleep(0.05)  # by the clock of the files
+    job(FOUND_IF_THERE, who="maker")
+    Path("data/rows.csv").write_text("1,3\n")
+    Path("cache.csv").unlink()
+    job(FOUND_IF_THERE, who="maker")
+    assert job(FOUND_IF_THERE, state_of()) == state_of()
+    assert newer_than_caches(read_by(RESULT)) == []
 
 
 def test_what_a_training_names_counts(job):

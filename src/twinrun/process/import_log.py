@@ -22,10 +22,11 @@ from pathlib import Path
 import msgspec
 
 from twinrun import artifacts
+from twinrun.process.cached_sources import with_sources
 from twinrun.process.import_record import LOG, hash_of_source
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
-from twinrun.process.made_files import remember, with_sources
+from twinrun.process.made_files import remember
 from twinrun.process.read_files import GONE, as_noted, changed, held, notes_of, told_apart
 from twinrun.process.source_hash import find_source
 

@@ -48,19 +48,20 @@ def remember(made: Iterable[str], read: Mapping[str, str]) -> None:
             artifacts.write_record(_path(file), record, MadeFile)
 
 
-def with_sources(read: Mapping[str, str]) -> dict[str, str]:
-    """Add to what a job has read what that was made of."""
-    sources, known = dict[str, str](), set[str]()
-    if not _MADE.is_dir():
-        return dict(read)
-    for file in read:
-        with suppress(OSError, TwinrunError):  # most have no maker
+def sources_of(read: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return what files were made of that are as their makers left them, by these files.
+
+    Args:
+        read: paths; most of them have no maker.
+    """
+    found = dict[str, dict[str, str]]()
+    for file in read if _MADE.is_dir() else ():
+        with suppress(OSError, TwinrunError):
             made = artifacts.read_record(_path(file), MadeFile)
-            if made["state"] == _state(file) and made["sources"] not in known:
-                known.add(made["sources"])
+            if made["state"] == _state(file):
                 of = _MADE / f"{made['sources']}.json"
-                sources |= artifacts.read_record(of, dict[str, str])
-    return {**sources, **read}
+                found[file] = artifacts.read_record(of, dict[str, str])
+    return found
 
 
 def _state(file: str) -> str:

@@ -30,15 +30,13 @@ from twinrun.process.listed_names import (
     names_again,
     of_data,
 )
-from twinrun.process.made_files import with_sources
 from twinrun.process.opened_entries import changed_at
 
 MOST_FILES = 10_000  # and folders, of a job
 MOST_BYTES = 1 << 28  # that are hashed of a job; it takes a part of a second
 _MOST_LOGGED = 1 << 22  # bytes of the file of notes: processes that know little note again
-_STATE, _MADE = " bytes written at ", "made "
+_STATE, _MADE, _NEWER = " bytes written at ", "made ", "newer than "
 GONE, _MEANWHILE = "gone", "changed while it was used"
-# What a machine has for all.
 _OF_MACHINE = ("/etc/", "/usr/lib/", "/usr/lib64/", "/usr/share/", "/lib/", "/lib64/")
 
 
@@ -61,8 +59,9 @@ class ReadFiles:
         self._known = set[str]()
         self._folder, own = folder, (sys.prefix, sys.base_prefix)
         left_out = (*_OF_MACHINE, *(f"{each}{os.sep}" for each in own))
-        inside = f"{folder}{os.sep}"  # a project may lie in any folder
-        self._left_out = tuple(each for each in left_out if not inside.startswith(each))
+        self._left_out = tuple(
+            each for each in left_out if not f"{folder}{os.sep}".startswith(each)
+        )
         with suppress(OSError):  # a folder that cannot be written: the job says so itself
             if notes is not None:
                 flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -157,12 +156,6 @@ def as_noted(log: Path) -> dict[str, str]:
     return found
 
 
-def held_by_this_job() -> dict[str, str]:
-    """Return what `held` does of the job that this process belongs to."""
-    found = held(Path(os.environ[LOG])) if LOG in os.environ else {}
-    return with_sources(found)
-
-
 def held(log: Path) -> dict[str, str]:
     """Return what the files hold that the processes of a job have noted, by their paths from here.
 
@@ -177,17 +170,32 @@ def held(log: Path) -> dict[str, str]:
     for file, mark in as_noted(log).items():
         if is_made(mark) and not Path(file).exists():  # a temporary one, wherever it lay
             continue
-        if (now := _now(file, mark)) != mark or is_changed_meanwhile(mark):
+        if (now := mark_now(file, mark)) != mark or is_changed_meanwhile(mark):
             is_left_out = is_made(mark) or now == GONE or is_of_trainings(file)
             found |= {} if is_left_out else {file: _MEANWHILE}
             continue
         found[file] = mark
-        size = 0 if mark.startswith(NAMES) else int(_without_made(mark).partition(_STATE)[0])
+        size = 0 if mark.startswith(NAMES) else int(mark.removeprefix(_MADE).partition(_STATE)[0])
         if not mark.startswith(NAMES) and size <= left:
             with suppress(OSError):
                 found[file] = f"{_MADE * is_made(mark)}{artifacts.sha256(file)}"
                 left -= size
     return found
+
+
+def newer(cache: str, mark: str) -> str:
+    """Return the mark of a file of which a cache was made that held something else then."""
+    return f"{_NEWER}{cache}\t{mark}"
+
+
+def cache_and_mark(mark: str) -> tuple[str | None, str]:
+    """Return the cache that `newer` has named, None if there is none, and what a file holds.
+
+    >>> cache_and_mark(newer("all.pt", "f00")), cache_and_mark("f00")
+    (('all.pt', 'f00'), (None, 'f00'))
+    """
+    cache, _, rest = mark.removeprefix(_NEWER).partition("\t")
+    return (cache, rest) if mark.startswith(_NEWER) else (None, mark)
 
 
 def is_made(mark: str) -> bool:
@@ -197,21 +205,8 @@ def is_made(mark: str) -> bool:
 
 def told_apart(read: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return what a job has found, and what it has made itself: the marks of both, by path."""
-    made = {file: _without_made(mark) for file, mark in read.items() if is_made(mark)}
+    made = {file: mark.removeprefix(_MADE) for file, mark in read.items() if is_made(mark)}
     return {file: mark for file, mark in read.items() if file not in made}, made
-
-
-def files_known(read: Mapping[str, str]) -> set[str]:
-    """Name the files of which `held` says what they held: no folder, nor what has changed.
-
-    >>> sorted(files_known({"a.csv": "f00", ".": 'names [["", "1"]]', "b": "made 8"}))
-    ['a.csv', 'b']
-    """
-    return {
-        file
-        for file, mark in read.items()
-        if not (mark.startswith(NAMES) or is_changed_meanwhile(mark))
-    }
 
 
 def is_changed_meanwhile(mark: str) -> bool:
@@ -219,11 +214,7 @@ def is_changed_meanwhile(mark: str) -> bool:
     return mark == _MEANWHILE
 
 
-def _without_made(mark: str) -> str:
-    return mark.removeprefix(_MADE)
-
-
-def _now(file: str, mark: str, folder: Path = Path()) -> str:
+def mark_now(file: str, mark: str, folder: Path = Path()) -> str:
     """Return what is to be said of a file now, in the form of what was; or `GONE`.
 
     What lies outside of the working directory and is not there, another machine may have.
@@ -235,18 +226,23 @@ def _now(file: str, mark: str, folder: Path = Path()) -> str:
     """
     path = folder / file
     try:
+        if mark.startswith(_NEWER):
+            cache, _, of = mark.removeprefix(_NEWER).partition("\t")
+            return newer(cache, mark_now(file, of, folder))
         if mark.startswith(NAMES):
             return names_again(mark, path, folder)
         if is_changed_meanwhile(mark):
             return f"another: {path.stat().st_mtime_ns}"
         if is_made(mark):
-            return f"{_MADE}{_now(file, _without_made(mark), folder)}"
+            return f"{_MADE}{mark_now(file, mark.removeprefix(_MADE), folder)}"
         return _state(path) if _STATE in mark else artifacts.sha256(path)
     except (OSError, ValueError):
         return mark if file.startswith((os.sep, os.pardir)) else GONE
 
 
-_now_once = functools.cache(_now)  # asked for by each of thousands of runs; a plan takes seconds
+_now_once = functools.cache(
+    mark_now
+)  # asked for by each of thousands of runs; a plan takes seconds
 
 
 def changed(read: Mapping[str, str], folder: Path = Path()) -> dict[str, str]:
@@ -271,12 +267,12 @@ def other_file(first: Mapping[str, str], second: Mapping[str, str]) -> str | Non
     'a'
     """
     for file in sorted(first.keys() & second.keys()):
-        marks = first[file], second[file]
+        marks = cache_and_mark(first[file])[1], cache_and_mark(second[file])[1]
         if all(mark.startswith(NAMES) for mark in marks):
             if are_unlike(file, *marks):
                 return file
             continue
-        pair = [_without_made(mark) for mark in marks]
+        pair = [mark.removeprefix(_MADE) for mark in marks]
         is_state = [_STATE in mark for mark in pair]
         if all(is_state):  # a copy has a time of its own
             pair = [mark.partition(_STATE)[0] for mark in pair]

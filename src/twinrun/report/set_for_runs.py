@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from twinrun.comparison.trace_words import traced_clause
+from twinrun.process.cached_sources import files_known
 from twinrun.process.environment import VARIABLE
 from twinrun.process.machine import THREADS
-from twinrun.process.read_files import files_known
 from twinrun.report.results import ReportedRun
 from twinrun.run_files import variant_of, workload_of
 from twinrun.wording import some

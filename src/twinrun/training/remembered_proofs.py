@@ -29,9 +29,10 @@ from twinrun.acceleration.steps import is_fast
 from twinrun.config.definitions import Training
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process import environment
+from twinrun.process.cached_sources import held_by_this_job
 from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.planned_code import hash_beside
-from twinrun.process.read_files import changed, held_by_this_job
+from twinrun.process.read_files import changed
 from twinrun.process.source_hash import sources_hash
 from twinrun.proof_records import Proof
 from twinrun.training.prove import provable

@@ -29,11 +29,11 @@ from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, Variant
 from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.early_refusals import check_same_parameters
+from twinrun.process.cached_sources import held_by_this_job, newer_than_caches
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.found_files import disturbed_by, read_of_earlier
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.machine_faults import is_machine_fault
-from twinrun.process.read_files import held_by_this_job
 from twinrun.process.shared_files import found, leave_out
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
@@ -165,9 +165,9 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
         "not_held": not_held,
         "own_generators": watchers.happened.own_generators.found,
         "found_files": (left := found()),
-        "read_files": held_by_this_job(),
+        "read_files": (read := held_by_this_job()),
         "no_result": no_result or disturbed_by(left),
-        "doubts": doubts + unproven + read_of_earlier(left["changed"]),
+        "doubts": doubts + unproven + read_of_earlier(left["changed"]) + newer_than_caches(read),
         "seconds": {
             "setup": round(setup_ended - started, 3),
             **fit_seconds,

@@ -1,0 +1,77 @@
+"""What caches were made of that jobs find: a part of what these have read, and it may be newer."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from twinrun import artifacts
+from twinrun.process.import_record import LOG
+from twinrun.process.listed_names import NAMES
+from twinrun.process.made_files import sources_of
+from twinrun.process.read_files import (
+    GONE,
+    cache_and_mark,
+    held,
+    is_changed_meanwhile,
+    mark_now,
+    newer,
+)
+from twinrun.wording import some
+
+
+def held_by_this_job() -> dict[str, str]:
+    """Return what `read_files.held` does of the job of this process, with what that was made of."""
+    return with_sources(held(Path(os.environ[LOG])) if LOG in os.environ else {})
+
+
+def with_sources(read: Mapping[str, str]) -> dict[str, str]:
+    """Add to what a job has read what that was made of, as it is now; nothing of what is gone."""
+    found = dict(read)
+    for cache, sources in sources_of(read).items():
+        for file, mark in sources.items():
+            with suppress(OSError):
+                if file not in found and (now := _now(file, mark)) != GONE:
+                    is_newer = now != mark and cache_and_mark(mark)[0] is None
+                    found[file] = newer(cache, now) if is_newer else now
+    return found
+
+
+def _now(file: str, mark: str) -> str:
+    if is_changed_meanwhile(mark):  # nobody knows what it was then
+        return artifacts.sha256(file)
+    now = mark_now(file, mark)
+    return GONE if cache_and_mark(now)[1] == GONE else now
+
+
+def newer_than_caches(read: Mapping[str, str]) -> list[str]:
+    """Say which caches were not made anew though what they were made of has changed since.
+
+    Args:
+        read: as of `held_by_this_job`.
+
+    >>> newer_than_caches({"rows.csv": newer("all.pt", "f00"), "x": "f00"})[0].partition(":")[0]
+    'the file all.pt was made of another rows.csv than there is now, and was not made anew'
+    """
+    caches = dict[str, list[str]]()
+    for file, mark in sorted(read.items()):
+        if (cache := cache_and_mark(mark)[0]) is not None:
+            caches.setdefault(cache, []).append(file)
+    return [
+        f"the file {cache} was made of another {some(files)} than there is now, and was not made "
+        f"anew: a training that does not find it may be another one"
+        for cache, files in caches.items()
+    ]
+
+
+def files_known(read: Mapping[str, str]) -> set[str]:
+    """Name the files of which `held` says what they held: no folder, nor what has changed.
+
+    >>> sorted(files_known({"a.csv": "f00", ".": 'names [["", "1"]]', "b": "made 8"}))
+    ['a.csv', 'b']
+    """
+    return {
+        file
+        for file, mark in read.items()
+        if not (mark.startswith(NAMES) or cache_and_mark(mark)[0] or is_changed_meanwhile(mark))
+    }
