@@ -12,6 +12,7 @@ from example_runs import example_parameters, write_run
 from twinrun.comparison.conditions import conditions, when_not_finite
 from twinrun.comparison.not_held import is_untrained
 from twinrun.comparison.tables import non_finite_loss
+from twinrun.process.read_files import newer
 
 NAN = float("nan")
 
@@ -131,6 +132,15 @@ def test_files_of_earlier_trainings_are_named_beside_each_answer(tmp_path, acros
     (row, *_) = verdicts(tmp_path, *runs, across=across).values()
     assert "; the file last.pt was opened to be read as an earlier training" in row["measured"]
     assert "; the file x.npy was made once, ahead of the steps, for all" in row["measured"]
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_a_cache_that_is_older_than_its_source_is_named_beside_each_answer(tmp_path, across):
+    files = {"found_files": {"changed": [], "kept": []}}
+    read = {"read_files": {"rows.csv": newer("all.pt", "f00"), "all.pt": "f01"}}
+    runs = [write_run(tmp_path, turn, changes={**files, **read}) for turn in (1, 2)]
+    (row, *_) = verdicts(tmp_path, *runs, across=across).values()
+    assert "; the file all.pt was made of another rows.csv than there is now" in row["measured"]
 
 
 @pytest.mark.parametrize("across", [False, True])

@@ -22,7 +22,8 @@ from twinrun.gate.stale import stale_reasons
 from twinrun.process import environment
 from twinrun.process.import_log import kept, log_of
 from twinrun.process.imported_code import hash_of_file
-from twinrun.process.read_files import ReadFiles, _now_once, notes_of
+from twinrun.process.read_files import _now_once
+from twinrun.process.read_notes import ReadFiles, notes_of
 from twinrun.run_files import CHECKSUMS, read_run, write_checksums
 
 RUN = "results/runs/w/v/seed1/repeat1/run.json"

@@ -12,11 +12,12 @@ import pytest
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
-from twinrun.process import import_log, read_files
+from twinrun.process import import_log, read_files, read_notes
 from twinrun.process.cached_sources import files_known, newer_than_caches
 from twinrun.process.import_log import kept, read_by
 from twinrun.process.launching import launch
-from twinrun.process.read_files import GONE, changed, is_changed_meanwhile, other_file
+from twinrun.process.read_files import changed, is_changed_meanwhile, other_file
+from twinrun.process.read_notes import GONE
 from twinrun.process.side_by_side import side_by_side
 
 RESULT = "results/run.json"
@@ -192,6 +193,74 @@ def test_who_makes_it_anew_says_nothing_of_it(job):
     job(FOUND_IF_THERE, who="maker")
     assert job(FOUND_IF_THERE, state_of()) == state_of()
     assert newer_than_caches(read_by(RESULT)) == []
+
+
+def test_a_file_that_is_missing_counts_as_soon_as_it_is_there(job):
+    """Red before: what had failed for want of a picture stayed failed when that was supplied."""
+    assert job("open('data/extra.csv')") == ""
+    assert read_by(RESULT) == {"data/extra.csv": GONE}
+    Path("data/extra.csv").write_text("1,3\n")
+    planned = state_of()
+    assert planned
+    time.sleep(0.05)  # by the clock of the files
+    assert job("open('data/extra.csv').read()", planned) == planned
+    assert read_by(RESULT) not in ({}, {"data/extra.csv": GONE})
+
+
+TRIES = """
+try:
+    open('data/cache.csv').read()
+except FileNotFoundError:
+    open('data/cache.csv', 'w').write('1')
+    open('data/cache.csv').read()
+"""
+
+
+def test_one_that_is_missing_and_made_is_no_change(job):
+    for who in ("first", "second", "second"):
+        assert job(TRIES, state_of(), who=who) == ""
+        assert GONE not in read_by(RESULT).values()
+
+
+PARTS = """
+from twinrun.process.shared_files import begins_part
+for name in ("rows", "more"):
+    begins_part()
+    if not os.path.exists(f'{name}.pt'):
+        open(f'{name}.pt', 'w').write(open(f'data/{name}.csv').read())
+        open(f'{name}.pt').read()
+"""
+
+
+def test_a_cache_is_made_of_what_its_own_workload_has_read(job):
+    """Red before: a rehearsal of two workloads took what both read for what each cache is of."""
+    Path("data/more.csv").write_text("1\n")
+    time.sleep(0.05)  # by the clock of the files
+    job(PARTS, who="rehearsal")
+    job("open('rows.pt').read()")
+    assert {*read_by(RESULT)} == {"rows.pt", "data/rows.csv"}
+
+
+REMADE = "open('cache.csv').read(); time.sleep(0.05); os.system('echo 2 > cache.csv')"
+
+
+def test_what_somebody_else_makes_anew_meanwhile_is_a_doubt(job):
+    """Red before: as a training had made it once, a change by hand was taken for a training's."""
+    time.sleep(0.05)  # by the clock of the files
+    job(FOUND_IF_THERE, who="maker")
+    time.sleep(0.05)
+    job(REMADE)
+    assert is_changed_meanwhile(read_by(RESULT)["cache.csv"])
+    assert state_of()
+
+
+LATE = f"{NAMED}time.sleep(0.05); os.system('echo 9 > data/rows.csv')"
+
+
+def test_what_it_names_and_reads_late_is_a_doubt_if_it_has_changed(job):
+    """Red before: a test set that was edited under way was read, and left no mark."""
+    assert job(f"{LATE}; {READ}; found()")
+    assert is_changed_meanwhile(read_by(RESULT)["data/rows.csv"])
 
 
 def test_what_a_training_names_counts(job):
@@ -501,7 +570,7 @@ def test_a_job_that_was_killed_has_noted_what_it_read(job):
     assert job(READ) == ""
     log = import_log.log_of(RESULT)
     folder = str(Path.cwd())
-    notes = read_files.ReadFiles(read_files.notes_of(log), folder)
+    notes = read_notes.ReadFiles(read_notes.notes_of(log), folder)
     Path("data/late.csv").write_text("1")
     notes.note(f"{folder}/data/late.csv", began=time.time_ns())
     assert state_of() == ""
@@ -511,11 +580,11 @@ def test_a_job_that_was_killed_has_noted_what_it_read(job):
 
 def test_few_processes_that_know_little_fill_no_disk(tmp_path, monkeypatch):
     """As data workers that are forked anew in each epoch."""
-    monkeypatch.setattr(read_files, "_MOST_LOGGED", 300)
+    monkeypatch.setattr(read_notes, "_MOST_LOGGED", 300)
     for file in "abcdef":
         (tmp_path / file).touch()
     for _ in range(3):
-        notes = read_files.ReadFiles(tmp_path / "notes", str(tmp_path))
+        notes = read_notes.ReadFiles(tmp_path / "notes", str(tmp_path))
         for file in "abcdef":
             notes.note(f"{tmp_path}/{file}", began=time.time_ns())
     assert (tmp_path / "notes").stat().st_size < 300 + 2 * len(f"{tmp_path}") + 60

@@ -19,7 +19,7 @@ from twinrun.process.opened_entries import (
     training_of,
 )
 from twinrun.process.opened_log import OpenedLog
-from twinrun.process.read_files import ReadFiles
+from twinrun.process.read_notes import ReadFiles
 from twinrun.process.shared_files import BEGAN, LOG, WHO
 from twinrun.process.users_files import is_theirs, left_out
 

@@ -33,6 +33,7 @@ from twinrun.comparison.tables import (
 from twinrun.comparison.tensors import TENSOR_COLUMNS, ComparedTensors, compare_tensors, counts
 from twinrun.comparison.trace_words import traced_clause
 from twinrun.comparison.unlike_prints import apart_clauses
+from twinrun.process.cached_sources import newer_than_caches
 from twinrun.process.compiler_cache import sharing
 from twinrun.process.found_files import found_by
 from twinrun.run_records import RunManifest
@@ -205,6 +206,9 @@ def _note_steps(
     """Put into a comparison how many steps the runs have, if not all as many, and what it saw."""
     if found := [run["found_files"] for run in manifests if "found_files" in run]:
         compared["found_files"] = found_by(found)
+        read = [run["read_files"] for run in manifests if "read_files" in run]
+        if caches := {each for files in read for each in newer_than_caches(files)}:
+            compared["found_files"]["outdated"] = sorted(caches)
     if anew := {name for run in manifests if "made_anew" in run for name in run["made_anew"]}:
         compared["made_anew"] = sorted(anew)
     steps = [manifest["steps"] for manifest in manifests]

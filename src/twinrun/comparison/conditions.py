@@ -84,7 +84,8 @@ def _found_files(found: Comparison) -> list[str]:
     if "found_files" not in found:
         return []
     files = found["found_files"]
-    return read_of_earlier(files["changed"]) + read_of_all(files["kept"])
+    outdated = files["outdated"] if "outdated" in files else []  # noqa: SIM401
+    return read_of_earlier(files["changed"]) + read_of_all(files["kept"]) + outdated
 
 
 def outputs_that_differ(found: Comparison) -> dict[str, str]:

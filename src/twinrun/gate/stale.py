@@ -32,7 +32,8 @@ from twinrun.process.imported_code import (
     other_distributions,
 )
 from twinrun.process.launching import environment_of
-from twinrun.process.read_files import GONE, changed
+from twinrun.process.read_files import changed
+from twinrun.process.read_notes import GONE
 from twinrun.run_files import left_network, overwritten, read_ended, variant_of
 from twinrun.run_records import DataEntry
 from twinrun.timing import ratios, summary

@@ -10,13 +10,13 @@ from twinrun.process.import_record import LOG
 from twinrun.process.listed_names import NAMES
 from twinrun.process.made_files import sources_of
 from twinrun.process.read_files import (
-    GONE,
     cache_and_mark,
     held,
     is_changed_meanwhile,
     mark_now,
     newer,
 )
+from twinrun.process.read_notes import GONE
 from twinrun.wording import some
 
 
@@ -73,5 +73,7 @@ def files_known(read: Mapping[str, str]) -> set[str]:
     return {
         file
         for file, mark in read.items()
-        if not (mark.startswith(NAMES) or cache_and_mark(mark)[0] or is_changed_meanwhile(mark))
+        if not (
+            mark.startswith((NAMES, GONE)) or cache_and_mark(mark)[0] or is_changed_meanwhile(mark)
+        )
     }

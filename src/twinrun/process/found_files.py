@@ -15,6 +15,8 @@ class FoundFiles(TypedDict):
     """Files that a rehearsal has written, or one training ahead of its steps: all find the same."""
     disturbing: NotRequired[list[str]]
     """Files that another training has written or removed meanwhile; absent if none."""
+    outdated: NotRequired[list[str]]
+    """Of a pair: which caches were found that are older than what they were made of, in words."""
 
 
 def disturbed_by(left: FoundFiles) -> str | None:

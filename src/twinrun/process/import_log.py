@@ -27,7 +27,8 @@ from twinrun.process.import_record import LOG, hash_of_source
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
 from twinrun.process.made_files import remember
-from twinrun.process.read_files import GONE, as_noted, changed, held, notes_of, told_apart
+from twinrun.process.read_files import as_noted, changed, held, told_apart
+from twinrun.process.read_notes import GONE, notes_of, parts_noted
 from twinrun.process.source_hash import find_source
 
 
@@ -61,7 +62,11 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
         entries = [entry for entry in entries if Path(entry.file).is_file()]
         found, made = told_apart(held(log))
         read = with_sources(found)
-        remember(made, read)
+        left = {*made}  # in the end all that was made is noted once more
+        for part in parts_noted(log):
+            of_part = {file: mark for file, mark in found.items() if file in part}
+            remember(left & part, with_sources(of_part))
+            left -= part
         beside, read = _found_beside(begun.beside, entries), {**begun.read, **read}
         _write(log, _Begun(planned, beside, read), entries)
         notes_of(log).unlink(missing_ok=True)

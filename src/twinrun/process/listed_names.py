@@ -116,9 +116,9 @@ def names_again(mark: str, folder: Path, working: Path) -> str:
     return of_kinds(now, kinds)
 
 
-def is_of_trainings(file: str) -> bool:
-    """Say whether trainings of this working directory have written a file."""
-    return _writers(*_log(Path())).first(os.path.abspath(file)) is not None  # noqa: PTH100
+def is_of_trainings(file: str, since: int) -> bool:
+    """Say whether trainings of this working directory have written a file since a moment (ns)."""
+    return _writers(*_log(Path())).last(os.path.abspath(file)) > since  # noqa: PTH100
 
 
 def _log(working: Path) -> tuple[Path, int]:

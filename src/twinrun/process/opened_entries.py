@@ -100,6 +100,7 @@ class Writers:
     def __init__(self) -> None:
         """Know of none."""
         self._of = dict[str, dict[str, tuple[int, bool, bool]]]()
+        self._last = dict[str, int]()
 
     def note(self, file: str, who: str, entry: Entry, moment: int) -> None:
         """Note one of `WRITES_OF`, or that a file was left."""
@@ -107,6 +108,7 @@ class Writers:
         several = self._of.setdefault(file, {})
         first, is_in_steps, is_made = several.get(training, (moment, False, False))
         if entry != "left":
+            self._last[file] = max(moment, self._last.get(file, 0))
             is_in_steps, is_made = is_in_steps or is_of_steps(who, entry), is_made or entry in MADE
             several[training] = first, is_in_steps, is_made
         elif first >= moment:
@@ -115,6 +117,10 @@ class Writers:
     def first(self, file: str) -> int | None:
         """Return when (ns) the first of them opened it; None if none has."""
         return min((moment for moment, *_ in self._of.get(file, {}).values()), default=None)
+
+    def last(self, file: str) -> int:
+        """Return when (ns) one opened it last to write it; 0 if none has."""
+        return self._last.get(file, 0)
 
     def add(self, file: str) -> bool:
         """Say whether any of them has written it as a whole, or changed it: maybe it was new."""

@@ -26,7 +26,7 @@ from twinrun.process.opened_entries import (
     same_training,
 )
 from twinrun.process.others_files import OthersFiles
-from twinrun.process.read_files import ReadFiles
+from twinrun.process.read_notes import ReadFiles
 
 AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 MOST_WRITTEN, MOST_FOUND = 10_000, 100  # of one process, and of one training, that are written down
@@ -200,7 +200,7 @@ class OpenedLog:
     def note_data(self, file: str) -> None:
         """Note a file that is read, unless trainings write it."""
         is_made = self.ours.get(file) == {"prepared"}
-        if is_made or not self._is_of_trainings(file):
+        if is_made or not self.is_of_trainings(file):
             is_early = not (self.is_under_way or is_data_worker())
             self.data.note(file, began=self.began, is_made=is_made, is_early=is_early)
 
@@ -216,7 +216,7 @@ class OpenedLog:
         written = {file.removeprefix(inside).partition(os.sep)[0] for file in files}
         self.data.note(folder, began=self.began, written=written)
 
-    def _is_of_trainings(self, file: str) -> bool:
+    def is_of_trainings(self, file: str) -> bool:
         """Say whether a training that has opened a file to write it may have changed it since."""
         is_written = any(file in known for known in (self.ours, self.by.others, self.by.attempts))
         since = self.by.earlier.get(file) if file in self.by.several else None

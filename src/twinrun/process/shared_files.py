@@ -29,7 +29,7 @@ from twinrun.process.found_files import FoundFiles
 from twinrun.process.held_files import held_to_be_read
 from twinrun.process.opened_entries import changed_at, changing, files_of
 from twinrun.process.opened_log import OpenedLog
-from twinrun.process.read_files import ReadFiles
+from twinrun.process.read_notes import ReadFiles
 from twinrun.process.users_files import is_theirs, left_out
 
 LOG = "TWINRUN_OPENED_FILES"  # the variable that names the log
@@ -71,6 +71,13 @@ def under_way() -> bool:
         _log.begin_steps()
     look_at_data()  # which a data module holds open by now
     return True
+
+
+def begins_part() -> None:
+    """Note that this process begins with another workload: what that reads makes its own caches."""
+    if _log is not None:
+        with suppress(OSError):
+            _log.data.begin_part()
 
 
 def goes_on_from(checkpoint: Path) -> None:
@@ -236,6 +243,8 @@ def _look_at_named() -> None:
         for file, changed in _named.items():
             if changed_at(file) == changed:
                 _log.note_data(file)
+            elif file in _log.opened_at and not _log.is_of_trainings(file):
+                _log.data.note_changed(file)  # it was read behind the first step
 
 
 def _look_at_end(_: OpenedLog) -> None:

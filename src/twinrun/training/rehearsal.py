@@ -23,6 +23,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.forked import Message, TimeLimitError, messages_of
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.import_path import import_object, user_line
+from twinrun.process.shared_files import begins_part
 from twinrun.training.explain_failure import explained_failure
 from twinrun.training.prepare_dataset import made_arrays, signature_of
 from twinrun.training.rehearsal_plan import FIRST_BATCH, Part, Rehearsed
@@ -162,6 +163,7 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
 
 
 def _rehearse_parts(send: Callable[[str | Rehearsed], None], parts: Sequence[Part]) -> None:
+    begins_part()
     for part in parts:
         send(rehearse_part(part, send))
 
