@@ -69,6 +69,16 @@ class Joined(pl.LightningDataModule):
         self.files = f"{self.folder}/a.h5", Path(self.folder) / "b.npz"
 
 
+class Hides(Constant):
+    def setup(self, stage):
+        self.rows = []
+
+
+class AddsTo(Constant):
+    def setup(self, stage):
+        super().setup(stage)
+
+
 class Images(Dataset):
     def __init__(self):
         self.root, self.names = Path("data/images").absolute(), ["1.png", "2.png", "no.png"]
@@ -123,6 +133,8 @@ def named_by(data=None, module=None, dataset=None):
         (Attribute("data"), []),
         (Hyperparameter({"paths": ["data/a.h5", "data/b.npz"]}), ["a.h5", "b.npz"]),
         (Constant(), ["constant.h5"]),
+        (Hides(), []),
+        (AddsTo(), ["constant.h5"]),
         (Global(), ["table.parquet"]),
         (Helper(), ["helper.h5"]),
         (OfClass(), ["of_class.h5"]),

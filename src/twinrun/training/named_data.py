@@ -88,8 +88,14 @@ def _texts_in(owner: object) -> Iterator[str]:
 
 def _texts_of_class(kind: type) -> Iterator[str]:
     """Yield the texts in the code of a user's class, and of what that names of a user's."""
-    bases = [base for base in kind.__mro__ if is_users(base.__module__)]
-    left = deque(each for base in bases for each in vars(base).values())
+    left, of_name = deque[object](), dict[str, object]()
+    for base in kind.__mro__:
+        for name, value in vars(base).items() if is_users(base.__module__) else ():
+            hiding = of_name.setdefault(name, value)
+            code = getattr(hiding, "__code__", None)
+            # What a subclass hides is asked for by `super` alone.
+            if hiding is value or (code is not None and "super" in code.co_names):
+                left.append(value)
     seen = dict[int, object]()
     while left and len(seen) < _MOST_SEEN:
         value = left.popleft()
