@@ -37,6 +37,16 @@ class Twice(Times):
         return 2 * self.by
 
 
+class Around:
+    """Holds nothing but what can be called."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __call__(self, *given):
+        return self.inner(*given)
+
+
 def one():
     return 1.0
 
@@ -108,6 +118,11 @@ MADE = {
         lambda held, norm, trainer: functools.partial(in_folder, tempfile.mkdtemp(), by=norm),
     ),
 }
+AROUND = {
+    "own": lambda held, norm, trainer: Around(Times(norm)),
+    "partial": lambda held, norm, trainer: Around(functools.partial(float, norm)),
+    "twice": lambda held, norm, trainer: Around(Around(Times(norm))),
+}
 OTHERS = {
     "class": (None, lambda held, norm, trainer: (Twice if trainer.global_step else Times)(1.0)),
     "function": (one, only_resumed),
@@ -138,6 +153,17 @@ OWNERS = [Uses, UsesWithAState, UsesItself]
 @pytest.mark.parametrize("of", MADE.values(), ids=MADE)
 def test_it_is_set_again(tmp_path, base, of, kill, at):
     assert_resumed(tmp_path, [at], kills=[kill], **options_of(base, of))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("make", AROUND.values(), ids=AROUND)
+def test_so_is_what_lies_in_another_one(tmp_path, make):
+    """Red before: in silence, as if the state held what shows no values of its own."""
+    options = options_of(UsesWithAState, (None, make))
+    whole, _, _ = fit(tmp_path / "whole", **options)
+    fit(tmp_path, kill=8, in_epoch=every(1), **options)
+    with contextlib.suppress(TwinrunError):  # so nobody takes it for another one
+        assert fit(tmp_path, **options)[:2] == (whole, [7])
 
 
 @pytest.mark.one_in(3)
@@ -221,6 +247,14 @@ class OfANumber(torch.nn.Module):
     forward = Layer.forward
 
 
+class Multiplies:
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, inputs):
+        return inputs * self.by
+
+
 class Moves:
     def __init__(self, *moves):
         self.moves = moves
@@ -236,6 +270,7 @@ ONCE = {
     "bound": lambda norm: Times(norm).at,
     "several": lambda norm: Moves(Times(norm).at, Moves(functools.partial(torch.mul, norm))),
     "inside": lambda norm: Moves(Moves(OfANumber(norm))),
+    "around": lambda norm: Around(Multiplies(norm)),
     "buffer": Layer,
     "number": OfANumber,
 }
@@ -295,8 +330,9 @@ class LateAndSaid(Late):
         lambda norm: functools.partial(float, norm),
         lambda norm: Times(norm).at,
         lambda norm: lambda: norm,
+        lambda norm: Around(Times(norm)).__call__,  # red at cde3cbf9
     ],
-    ids=["partial", "bound", "lambda"],
+    ids=["partial", "bound", "lambda", "inside"],
 )
 def test_what_comes_late_into_the_place_of_none_is_refused(tmp_path, make):
     """Red at 918010a8: in silence."""

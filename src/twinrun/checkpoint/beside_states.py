@@ -16,6 +16,7 @@ from twinrun.checkpoint.own_states import OwnState
 from twinrun.checkpoint.own_to_process import in_short_table, is_moment, is_short
 from twinrun.checkpoint.plain_data import PLAIN, is_plain
 from twinrun.checkpoint.plain_objects import bytes_in
+from twinrun.checkpoint.said_inside import said_inside
 from twinrun.checkpoint.unsaved_state import (
     kept_anyway,
     look_of_callbacks,
@@ -106,5 +107,9 @@ def is_of_state(owner: object, name: str, value: object) -> bool:
     state, is_function, value = OwnState(owner), callable(value), held_in(value)
     if is_function and value is None:
         return False
-    is_drawn = all(state.holds_generator(name, each) for each in generators_in(value))
-    return is_drawn and state.holds_all(name, value)
+    generators = [*generators_in(value)]
+    if not all(state.holds_generator(name, each) for each in generators):
+        return False
+    found = said_inside(state, name, value)
+    # What shows nothing is held by no state.
+    return bool(found or generators) and all(found)

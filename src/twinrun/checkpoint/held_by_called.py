@@ -22,7 +22,7 @@ _DEEPEST = 8  # inside each other
 _PARTS = (pl.Trainer, pl.LightningModule, pl.Callback, pl.LightningDataModule)
 _NEVER = (*_PARTS, torch.nn.Module)
 _DATA = (Dataset, Sampler, DataLoader)
-_MOST_NUMBERS, _MOST = 1 << 16, 1 << 10  # and objects, of a data module
+_MOST_NUMBERS, MOST = 1 << 16, 1 << 10  # and objects, of a data module
 
 
 def is_called(value: object, parts: Container[int]) -> bool:
@@ -81,7 +81,7 @@ def is_few(value: object) -> bool:
             left.append(each.__self__)
         elif is_users(type(each).__module__) or is_really(each, torch.nn.Module):
             left += attributes_seen(each).values()
-        if numbers > _MOST_NUMBERS or len(seen) > _MOST:
+        if numbers > _MOST_NUMBERS or len(seen) > MOST:
             return False
     return is_really(value, torch.nn.Module) or not hasattr(type(value), "__getitem__")
 
@@ -111,11 +111,11 @@ def look_inside(value: object, held: Container[int], deeper: int = _DEEPEST) -> 
         inside = [value.func, *value.args, *value.keywords.values()]
         name, found = f"partial {[*value.keywords]}", _looks(inside, held, deeper)
     elif (owner := owner_of_method(value, held)) is not None:
-        name, found = look(value, held), [_look_of_object(owner, held)]
+        name, found = look(value, held), [_look_of_object(owner, held, deeper)]
     elif values := held_by(value):
         name, found = look(value, held), [look(values, held)]
     elif is_called_object(value):
-        return _look_of_object(value, held)
+        return _look_of_object(value, held, deeper)
     else:
         return look(value, held)
     unseen = [each for each in (name, *found) if each.startswith(UNSEEN)]
@@ -129,7 +129,11 @@ def _looks(values: list[object], held: Container[int], deeper: int) -> list[str]
     ]
 
 
-def _look_of_object(value: object, held: Container[int]) -> str:
-    kind, found = type(value), look(attributes_seen(value), held)
-    is_seen = not found.startswith(UNSEEN)
-    return f"{kind.__module__}.{kind.__qualname__} {found}" if is_seen else found
+def _look_of_object(value: object, held: Container[int], deeper: int) -> str:
+    kind, own = type(value), attributes_seen(value)
+    found = [look(own, held)]
+    # Of an attribute of an attribute, a look passes over what can be called.
+    inside = [each for each in own.values() if id(each) not in held and is_called_object(each)]
+    found += _looks(inside, held, deeper)
+    unseen = [each for each in found if each.startswith(UNSEEN)]
+    return unseen[0] if unseen else f"{kind.__module__}.{kind.__qualname__} {' '.join(found)}"

@@ -22,6 +22,7 @@ from twinrun.checkpoint.held_by_called import held_in, holds_something, look_ins
 from twinrun.checkpoint.looks import UNSEEN, look, look_at_users, unseen_iterator
 from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other
 from twinrun.checkpoint.plain_data import is_plain
+from twinrun.checkpoint.said_inside import said_inside
 from twinrun.checkpoint.users_code import (
     attributes_seen,
     held_by_others,
@@ -131,7 +132,7 @@ def _called_beside(
             continue
         others = {**kept, **held_by_others(owner, value)}
         if not (seen := look_inside(value, others)).startswith(UNSEEN):
-            is_said = state.is_nothing or state.holds_all(name, held_in(value), others)
+            is_said = state.is_nothing or all(said_inside(state, name, held_in(value), others))
             yield f"{key} {type(owner).__name__}.{name}", f"{SAID if is_said else _LEFT_OUT}{seen}"
 
 
