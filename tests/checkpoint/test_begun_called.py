@@ -214,6 +214,53 @@ def test_so_is_what_a_data_module_makes_where_it_is_resumed(tmp_path):
     assert_resumed(tmp_path, [7], kills=[8], data=Fills, module=Small, max_epochs=4)
 
 
+class FillsAnew(Fills):
+    """Likewise, and no constructor knows of it, nor of a number."""
+
+    def __init__(self, size):
+        Points.__init__(self, size)
+
+    def train_dataloader(self):
+        if self.trainer.global_step:
+            self.move, self.share = Times(0.5), 0.25
+        return Points.train_dataloader(self)
+
+    share = 1.0
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, targets = super().on_after_batch_transfer(batch, dataloader_idx)
+        return [inputs * self.share, targets] if self.trainer.current_epoch == 3 else batch
+
+
+class MakesWithLoaders(Points):
+    """Notes what its loaders are made of; for validation in every second epoch."""
+
+    def train_dataloader(self):
+        self.factor = Times(0.5)
+        return super().train_dataloader()
+
+    def val_dataloader(self):
+        self.seen_by = 0.5
+        return super().val_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        by = self.factor() if self.trainer.training else self.seen_by
+        return [batch[0] * by, batch[1]]
+
+
+def test_what_it_alone_makes_there_is_removed(tmp_path):
+    """Red before: left so, in silence."""
+    assert_resumed(tmp_path, [7], kills=[8], data=FillsAnew, module=Small, max_epochs=4)
+
+
+@pytest.mark.parametrize(("kill", "at", "every_batches"), [(8, 7, 1), (7, 5, 9)])
+def test_what_making_loaders_sets_is_left(tmp_path, kill, at, every_batches):
+    """Green before."""
+    options = {"data": MakesWithLoaders, "module": Small, "max_epochs": 4}
+    options |= {"check_val_every_n_epoch": 2, "every_batches": every_batches, "minutes": 0}
+    assert_resumed(tmp_path, [at], kills=[kill], **options)
+
+
 class Once(Points):
     """Makes something of the weights with its first loader, and uses it late."""
 

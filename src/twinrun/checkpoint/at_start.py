@@ -5,7 +5,7 @@ that weights are drawn to, their norm at the start, the number of the first step
 is put back as it was where the first process began; what is not is a reason to resume nothing.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -38,6 +38,7 @@ from twinrun.checkpoint.plain_attributes import Attributes, unshared
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.plain_objects import bytes_in, is_object, kept_of, set_again
 from twinrun.checkpoint.unsaved_state import kept_anyway
+from twinrun.checkpoint.users_code import attributes_seen
 
 _NOTHING = object()  # another one may be there by `other_key`
 MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
@@ -56,12 +57,15 @@ class AtStart(TypedDict):
     """What has not changed since, as far as it is plain data."""
     clocks: NotRequired[list[float]]
     """Of the process that wrote it; older versions have none."""
+    of_data: NotRequired[list[str]]
+    """Names of attributes that the data module had, at the start or since; older ones lack it."""
 
 
 def state_at_start(
     trainer: pl.Trainer,
     looks: Mapping[str, str],
     clocks: Clocks = (),
+    of_data: Collection[str] = (),
     *,
     is_this: bool = False,
 ) -> AtStart:
@@ -71,10 +75,12 @@ def state_at_start(
         trainer: of the training.
         looks: of `looks_now` there, what hooks had set.
         clocks: of this process.
+        of_data: what the data module had there, whatever it is.
         is_this: it is this process itself, whose texts and moments are right.
     """
+    named = sorted({*of_data, *names_of_data(trainer)})
     if not looks:
-        return AtStart(looks={}, values={})
+        return AtStart(looks={}, values={}, of_data=named)
     now = looks_now(trainer)
     same = {key for key, state in looks.items() if now.get(key) == state}
     attributes = attributes_now(trainer)
@@ -90,6 +96,7 @@ def state_at_start(
             **{k: kept(v) for k, v in values.items() if _is_small(v)},
         },
         clocks=list(clocks),
+        of_data=named,
     )
 
 
@@ -100,8 +107,17 @@ def _is_gone(trainer: pl.Trainer, key: str, value: object, is_same: bool) -> boo
     return not is_same or is_of_state(*owner_of(trainer, key), value)
 
 
+def names_of_data(trainer: pl.Trainer) -> set[str]:
+    """Name the attributes of the data module: what lies there may be data, and is not looked at."""
+    return {n for n in attributes_seen(vars(trainer).get("datamodule")) if type(n) is str}
+
+
 def made_anew(
-    now: Mapping[str, str], start: Container[str], before: Container[str], changed: Attributes
+    now: Mapping[str, str],
+    start: Container[str],
+    before: Container[str],
+    changed: Attributes,
+    of_data: Container[str] | None,
 ) -> list[str]:
     """Name the attributes that there are only because a training is resumed.
 
@@ -110,13 +126,20 @@ def made_anew(
         start: the keys of what there was in the first process then.
         before: what there was in this one before loading, and before any hook.
         changed: what has come since, and is put back.
+        of_data: the names that there may be in the data module, None if all.
     """
-    later = _later(changed)
+    later, beside = _later(changed), f"{BESIDE}{DATA} "
+
+    def may_be(key: str) -> bool:
+        """Say whether the first process may have had it, and not looked at it."""
+        name = key.removesuffix(IS_CALLED).partition(".")[2]
+        return key.startswith(beside) and (of_data is None or name in of_data)
+
     return [
         key
         for key, state in now.items()
         if key.startswith((MODULE, CALLBACK, BESIDE))
-        and not key.startswith(f"{BESIDE}{DATA} ")  # which may be looked at here alone
+        and not may_be(key)
         and is_other(None, state)
         # What could not be called, or could be, before: there was an attribute.
         and not any(

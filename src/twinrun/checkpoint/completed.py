@@ -134,7 +134,7 @@ def complete(
         "told_values": values_told(trainer),
         "told_looks": looks_told(trainer),
         "attributes": attributes,
-        "at_start": state_at_start(trainer, start.made, start.clocks),
+        "at_start": state_at_start(trainer, start.made, start.clocks, start.of_data),
         "looks_of_callbacks": looks_of_callbacks(trainer),
         "models": best_models.beside(trainer),
         "worker": dict(worker),

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import pytorch_lightning as pl
 import torch
 
+from twinrun.checkpoint.at_start import names_of_data
 from twinrun.checkpoint.begun_attributes import looks_now, made_since
 from twinrun.checkpoint.data_attributes import of_data
 from twinrun.checkpoint.data_in_place import DataLooks
@@ -83,7 +84,7 @@ class KeptBeside:
         self.exchanged = Exchanged(trainer)
         self.structure, self.switches = Structure(trainer), switches()
         self.orders = orders_in_memory(trainer.lightning_module)
-        self.made = made_since(trainer, told or {})
+        self.made, self.of_data = made_since(trainer, told or {}), names_of_data(trainer)
         self.clocks: Clocks = [counted()[0] - began[0], *began] if began else []
 
     def put_back(self, trainer: pl.Trainer, state: Mapping[str, Any]) -> str | None:
@@ -93,9 +94,10 @@ class KeptBeside:
         return self._late.plain.begin(trainer, state.get("late", {}).get("plain", {}))
 
     def look_again(self, trainer: pl.Trainer) -> None:
-        """Look at the data module again, whose numbers have been put back."""
+        """Look at the data module again, whose numbers have been put back, or removed."""
         found = of_data(trainer, loaders_of(trainer))
-        self.attributes |= {key: repr(v) for key, v in found if key.startswith("data 0 ")}
+        others = {k: v for k, v in self.attributes.items() if not k.startswith("data 0 ")}
+        self.attributes = others | {k: repr(v) for k, v in found if k.startswith("data 0 ")}
 
     def epoch_begins(self, trainer: pl.Trainer) -> None:
         """Look at the loaders, samplers and datasets that have been made anew for an epoch.
@@ -119,6 +121,7 @@ class KeptBeside:
     def since(self, start: "KeptBeside") -> "KeptBeside":
         """Return this look, but for what the checkpoint of a resumed training keeps as changed."""
         self.attributes, self.made, self.clocks = start.attributes, start.made, start.clocks
+        self.of_data = start.of_data
         return self
 
     def keep_own(self, trainer: pl.Trainer, keys: Container[str]) -> None:

@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 from twinrun.checkpoint import left_out, mid_epoch
 from twinrun.checkpoint.at_start import AtStart, made_anew, other_key, put_back_start, remove
 from twinrun.checkpoint.begun_attributes import left_alone
+from twinrun.checkpoint.followed_names import names_behind
 from twinrun.checkpoint.gradients import put_back_gradients
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
@@ -81,9 +82,10 @@ def begin_as_before(
     start, made = _whole_start(state["at_start"], found.made, constructed), found.made
     changed = state["attributes"]
     before = {**constructed["looks"], **state["loaded"].beside_states}
-    new = made_anew(made, start["looks"], before, changed)
+    new = made_anew(made, start["looks"], before, changed, _may_be_there(trainer, start))
     if (what := remove(trainer, new)) is not None:
         return what
+    found.of_data = {*start.get("of_data", ())}
     # What had changed by the last checkpoint has changed by the next one, too.
     found.made = start["looks"]
     anew = found.attributes.keys() - left_alone(trainer, start["values"])
@@ -95,6 +97,16 @@ def begin_as_before(
         found.keep_own(trainer, own)
     found.look_again(trainer)
     return what
+
+
+def _may_be_there(trainer: pl.Trainer, start: AtStart) -> set[str] | None:
+    """Name what there may be in the data module where a training is resumed; None if all.
+
+    Validation loaders may be made here ahead of the first step, and in the first process later.
+    """
+    owners = (trainer.lightning_module, vars(trainer).get("datamodule"))
+    known = start.get("of_data")
+    return None if known is None else {*known, *names_behind(owners, "val_dataloader")}
 
 
 def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -> AtStart:
