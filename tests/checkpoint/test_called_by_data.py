@@ -166,6 +166,64 @@ class Reloads(Moves):
         return super().train_dataloader()
 
 
+def weak(inputs):
+    return inputs * 0.9
+
+
+class Weakens(Small):
+    """Has the data module move them less from the third epoch on."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 2:
+            self.trainer.datamodule.move = weak
+
+
+class ByItself(Moves):
+    """Does so with its loaders."""
+
+    def train_dataloader(self):
+        self.move = weak if self.trainer.current_epoch >= 2 else by_a_global
+        return super().train_dataloader()
+
+
+class Filled(Moves):
+    """Puts it into a list there."""
+
+    def make(self):
+        return [by_a_global]
+
+    def train_dataloader(self):
+        self.move[0] = weak if self.trainer.current_epoch >= 2 else by_a_global
+        return super().train_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return [self.move[0](batch[0]), batch[1]] if self.trainer.training else batch
+
+
+def test_one_that_a_hook_exchanges_between_reloads_is_refused(tmp_path):
+    """Red before: in silence, if the training was stopped in that epoch."""
+
+    class Takes(Moves):
+        make = staticmethod(lambda: by_a_global)
+
+    options = {"data": Takes, "module": Weakens, "in_epoch": every(1), "max_epochs": 3}
+    _, _, said = fit(tmp_path, reload_dataloaders_every_n_epochs=1, **options)
+    assert said == [
+        "no checkpoints are written in mid-epoch: Takes.move changes while the training runs, and "
+        "no checkpoint holds it (with loaders that are made anew, `train_dataloader` may set it "
+        "each time, by `self.trainer.current_epoch`)"
+    ]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("data", [ByItself, Filled])
+@pytest.mark.parametrize(("kill", "at"), [(12, 11), (14, 13)])
+def test_one_that_making_loaders_sets_is_not(tmp_path, data, kill, at):
+    """Green before."""
+    options = {"data": data, "module": Small, "reload_dataloaders_every_n_epochs": 1}
+    assert_resumed(tmp_path, [at], kills=[kill], max_epochs=4, **options)
+
+
 UNCHANGING = {
     "function": lambda: by_a_global,
     "partial": lambda: functools.partial(torch.mul, other=2),

@@ -17,11 +17,12 @@ import xxhash
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.held_objects import HeldObjects
 from twinrun.checkpoint.looks import digest, look
+from twinrun.checkpoint.made_with_loaders import MadeAnew
 from twinrun.checkpoint.own_states import is_other
 from twinrun.checkpoint.reached import (
     CUT_SHORT,
+    attributes_held,
     cut_short,
-    held_by_data_module,
     held_by_steps,
     reached,
 )
@@ -75,6 +76,8 @@ class DataLooks:
         self._filled, self._said = set[tuple[int, str]](), set[tuple[int, str]]()
         self.sets: set[str] = set()
         """What sets are called."""
+        self.beside_loaders = set[str]()
+        """What a data module has that the making anew of its loaders does not set."""
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         module = trainer.lightning_module
@@ -107,10 +110,12 @@ class DataLooks:
     def _look_at_data_module(
         self, trainer: pl.Trainer, told: Container[int], left: Container[tuple[int, str]]
     ) -> None:
-        is_made_anew = vars(trainer)["reload_dataloaders_every_n_epochs"] > 0  # with the loaders
-        for found in held_by_data_module(trainer, self.seen, left):
-            if not is_made_anew:
+        made, data = MadeAnew(trainer), vars(trainer).get("datamodule")
+        for name, found in attributes_held(trainer, self.seen, left):
+            if not made.may_exchange(name, is_inside=found.owner is not data):
                 self.held.add(found, may_come_late=True)
+                if made.is_any:
+                    self.beside_loaders.add(found.name)
             self._add(found, told)
 
     def _look_at_steps(

@@ -4,15 +4,17 @@ Helpers in another file, objects in attributes and their methods, classes that a
 properties, partials, and what a decorator has wrapped.
 """
 
+import dis
 import functools
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from twinrun.checkpoint.users_code import is_users, names_in
 from twinrun.containers import entries, is_container, size_of
 
+_ANY = {"__dict__", "vars", "setattr"}  # by these code sets any attribute
 _MOST = 64  # entries of a container in which functions are looked for
 # Where an object is called, and a class.
 _CALLED = (("__call__",), ("__init__", "__new__", "__post_init__"))
@@ -32,11 +34,31 @@ def names_behind(owners: Sequence[object], name: str) -> set[str]:
     return followed.names - {name}
 
 
+def stored_behind(owners: Sequence[object], name: str) -> set[str] | None:
+    """Name the attributes that the code behind a name sets; None if that may be any.
+
+    Args:
+        owners: whose attribute it is.
+        name: of the attribute.
+    """
+    followed = _Followed(owners, name)
+    return None if _ANY & followed.names else followed.stored
+
+
+def _stored_in(code: types.CodeType) -> Iterator[str]:
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_ATTR":
+            yield str(step.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _stored_in(constant)
+
+
 class _Followed:
     """Follows names; those of an object are looked up in each object that has been come to."""
 
     def __init__(self, owners: Sequence[object], name: str) -> None:
-        self.names = {name}
+        self.names, self.stored = {name}, set[str]()
         self._owners: list[object] = []
         self._seen: dict[int, object] = {}  # which are kept, so that no other gets their number
         self._left = [*owners]
@@ -72,6 +94,7 @@ class _Followed:
             names, known = set(names_in(function.__code__)), function.__globals__
             self._left += [known[name] for name in names & known.keys()]
             self.names |= names
+            self.stored |= {*_stored_in(function.__code__)}
             for owner in self._owners:
                 self._look_up(names, owner)
 

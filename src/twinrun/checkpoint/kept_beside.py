@@ -43,6 +43,11 @@ _CURE = " (an `__iter__` with `yield` in it, and no `__next__`, keeps no place)"
 _OF_CLASS = " (a cache of what data read may be an attribute that `__init__` sets: `self.x = {}`)"
 # Of a set: data may depend on whether something is in it.
 _OF_SET = " (its data's `state_dict` and `load_state_dict` may hold it)"
+# Of a data module whose loaders are made anew.
+_WITH_LOADERS = (
+    " (with loaders that are made anew, `train_dataloader` may set it each time, by "
+    "`self.trainer.current_epoch`)"
+)
 
 
 def told_now(trainer: pl.Trainer) -> Told:
@@ -195,6 +200,7 @@ class KeptBeside:
         kinds = {type(each).__name__ for each in loaders if hasattr(type(each), "__next__")}
         cures = dict.fromkeys(now.data.sets, _OF_SET)
         cures |= dict.fromkeys(now.data.held.of_classes, _OF_CLASS)
+        cures |= dict.fromkeys(now.data.beside_loaders, _WITH_LOADERS)
         cures |= {_named(why): _CURE for why in found if why.partition(".")[0] in kinds}
         return attributes, [f"{why}{cures.get(_named(why), '')}" for why in found]
 

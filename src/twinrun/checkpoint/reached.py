@@ -65,9 +65,18 @@ def held_by_data_module(
     seen: dict[int, object] | None = None,
     left: Container[tuple[int, str]] = (),
 ) -> Iterator[Found]:
+    """Yield what `attributes_held` does, without the names."""
+    for _, found in attributes_held(trainer, {} if seen is None else seen, left):
+        yield found
+
+
+def attributes_held(
+    trainer: pl.Trainer, seen: dict[int, object], left: Container[tuple[int, str]] = ()
+) -> Iterator[tuple[str, Found]]:
     """Yield what the attributes of a data module hold, beside plain values, loaders and datasets.
 
-    Of a class with a `state_dict` of its own what the code of that does not name.
+    Each with the name of the attribute. Of a class with a `state_dict` of its own what the code of
+    that does not name.
 
     Args:
         trainer: of the training.
@@ -78,14 +87,14 @@ def held_by_data_module(
     told = names_of_state(owner) if telling_data(trainer) is not None else set()
     if owner is None or told is None:
         return
-    seen = {} if seen is None else seen
     # A part of the module has attributes that others look at: whether it is trained, say.
     seen |= {id(part): part for part in (*trainer.lightning_module.modules(), *trainer.optimizers)}
     walked = Walk(seen, most=MOST_NAMED, without=LOADED, left=left)
     for name, value in attributes_seen(owner).items():
         is_left = name in told or (id(owner), name) in left
         if not isinstance(value, PLAIN) and not is_left:
-            yield from walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST)
+            for found in walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST):
+                yield name, found
 
 
 def held_by_steps(
