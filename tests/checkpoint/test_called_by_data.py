@@ -140,6 +140,31 @@ def test_another_one_in_its_place_is_refused(tmp_path, make):
     ]
 
 
+class Begins(Small):
+    """Has the data module move them from the second epoch on."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            self.trainer.datamodule.move = Times(0.5)
+
+
+def test_what_others_put_there_late_may_be_set_at_first(tmp_path):
+    """Red before: told to fill it in `__getitem__`, which a data module has not."""
+
+    class Waits(Moves):
+        make = staticmethod(lambda: None)
+
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            return batch if self.move is None else [self.move(batch[0]), batch[1]]
+
+    _, _, said = fit(tmp_path, data=Waits, module=Begins, in_epoch=every(1))
+    assert said == [
+        "no checkpoints are written in mid-epoch: Waits.move changes while the training runs, and "
+        "no checkpoint holds it (it is first set under way: `__init__` may set it, if it stays "
+        "what it is)"
+    ]
+
+
 FACTORS = {"by": 2.0}
 
 

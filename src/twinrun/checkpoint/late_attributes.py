@@ -30,8 +30,6 @@ from twinrun.checkpoint.validated_batches import ValidatedBatches
 _WHY = "changes while the training runs, and no checkpoint holds it"
 _ANEW = "and a resumed training would make it anew"
 _SAY = "its data's `state_dict` and `load_state_dict` may hold it"
-_UNSET = "it is filled under way, and not seen to be by `self.x = ...` or `self.x[...] = ...`"
-_CURE = "in `__getitem__`, `__iter__` or what these call: do so there, or fill it in `__init__`"
 _LETS_GO = "lets go of what it has kept, as a cache of a few rows does, and no checkpoint holds it"
 _KEEPS = "it may keep all or nothing"
 _KILLED = "was made as data were read, and the process was killed before the first batch behind"
@@ -109,8 +107,7 @@ class LateAttributes:
             others = [] if is_first else [p for key, p in spots.items() if key not in known]
             is_seen = not before.is_nothing or bool(each.fills)
             if content and not (is_seen and all(map(each.is_filled_at, others))):
-                unset = _UNSET.replace("self.x", f"self.{each.name}")
-                refused.append(f"{name} {_WHY} ({unset} {_CURE})")
+                refused.append(f"{name} {_WHY}{each.cure()}")
             found[called] = content
         return found, refused
 

@@ -15,7 +15,7 @@ from twinrun.checkpoint.late_filling import ANY, ITSELF, SET, asked_by, filled_b
 from twinrun.checkpoint.late_spots import Spot
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.stream_position import PLAIN, is_stream, parts_of, telling_data, told_anew
-from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
+from twinrun.checkpoint.unsaved_state import LATE, OURS, WRAPPED
 from twinrun.checkpoint.users_code import attributes_seen, is_computed_once, is_users
 from twinrun.containers import entries, is_container, is_faceless, is_really, shown, size_of
 from twinrun.hidden_content import NUMBERS
@@ -26,6 +26,8 @@ READING = ("__getitem__", "__getitems__", "__iter__", "__next__", "__len__", "__
 _MAKING = ("train_dataloader", "val_dataloader", "setup", "on_before_batch_transfer")
 _MAKING += ("on_after_batch_transfer", "transfer_batch_to_device")
 _FUNCTIONS = ("collate_fn", "worker_init_fn")  # of a loader
+_UNSET = "it is filled under way, and not seen to be by `self.x = ...` or `self.x[...] = ...`"
+_CURE = "in `__getitem__`, `__iter__` or what these call: do so there, or fill it in `__init__`"
 _OF_STREAM = (*PLAIN, *NUMBERS)
 _OF_DATA = frozenset({*vars(pl.LightningDataModule()), "_hparams_initial"})
 
@@ -55,6 +57,12 @@ class UsersAttribute(NamedTuple):
             found = filled_by(kind, self.reading)[0].get(name, frozenset())
             keys |= found - {SET} | ({key} if key == f".{name}" and SET in found else frozenset())
         return bool(keys & {key, ANY})
+
+    def cure(self) -> str:
+        """Say what helps where it is filled by what is not seen to read data."""
+        if is_really(self.owner, pl.LightningDataModule):  # which hooks of others fill
+            return LATE
+        return f" ({_UNSET.replace('self.x', f'self.{self.name}')} {_CURE})"
 
 
 def users_attributes(
