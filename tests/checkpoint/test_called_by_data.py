@@ -11,6 +11,7 @@ import pytest
 import torch
 from resumed import assert_resumed, every, fit
 from small import Points, Small
+from torch.utils.data import Dataset
 from torchmetrics import MeanMetric
 
 
@@ -163,6 +164,123 @@ def test_what_others_put_there_late_may_be_set_at_first(tmp_path):
         "no checkpoint holds it (it is first set under way: `__init__` may set it, if it stays "
         "what it is)"
     ]
+
+
+class Noise(Dataset):
+    """Is read by no loader."""
+
+    def __init__(self):
+        self.generator = np.random.default_rng(5)
+        self.reads = 0
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return torch.from_numpy(self.generator.normal(size=4)).float()
+
+
+class Reads(Noise):
+    """Counts how often it is read, where others draw."""
+
+    def __init__(self):
+        self.reads = 0
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return torch.full((4,), 0.01 * self.reads)
+
+
+class Keeps(Reads):
+    """Keeps what it has read."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.table = {}, None
+
+    def __getitem__(self, index):
+        if self.table is None:
+            self.table = torch.randn(100, 4, generator=torch.Generator().manual_seed(3))
+        if index not in self.rows:
+            self.rows[index] = self.table[index] * 0.1
+        return self.rows[index]
+
+
+class Noisy(Moves):
+    """Mixes noise in, but in the second epoch."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        is_noisy = self.trainer.training and self.trainer.current_epoch != 1
+        return [batch[0] + self.move[dataloader_idx], batch[1]] if is_noisy else batch
+
+
+class Rows(Keeps):
+    """Gives targets, too, and counts."""
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return super().__getitem__(index), torch.ones(1)
+
+
+class NamesRows(Moves):
+    """Names in a hook what is validated, in every second epoch."""
+
+    make = staticmethod(Rows)
+
+    def val_dataloader(self):
+        return torch.utils.data.DataLoader(self.move, 16)
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        assert len(self.move) == 100
+        return batch
+
+
+NOISE = {
+    "draws": (Noise, "Noise.generator is a random number generator"),
+    "counts": (Reads, "Reads.reads changes while the training runs"),
+}
+
+
+@pytest.mark.parametrize(("make", "says"), NOISE.values(), ids=NOISE)
+def test_a_dataset_that_no_loader_reads_is_looked_at(tmp_path, make, says):
+    """Red before: in silence, if none of it was read as the training went on."""
+
+    class Takes(Noisy):
+        pass
+
+    Takes.make = staticmethod(make)
+    _, _, said = fit(tmp_path, data=Takes, module=Small, in_epoch=every(1))
+    assert said[0].startswith(f"no checkpoints are written in mid-epoch: {says}")
+
+
+class Tests(NamesRows):
+    """Likewise, what is tested, and read in a hook that is no step's."""
+
+    def setup(self, stage):
+        assert self.move[0][0].shape == (4,)
+
+    def val_dataloader(self):
+        return Points.val_dataloader(self)
+
+    def test_dataloader(self):
+        return NamesRows.val_dataloader(self)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("data", [NamesRows, Tests])
+def test_a_dataset_of_another_loader_is_not(tmp_path, data):
+    """Green before."""
+    options = {"data": data, "module": Small, "max_epochs": 4, "check_val_every_n_epoch": 2}
+    assert_resumed(tmp_path, [7], kills=[8], **options)
+
+
+def test_a_cache_in_one_is_made_anew(tmp_path):
+    """Green before."""
+
+    class Takes(Noisy):
+        make = staticmethod(Keeps)
+
+    assert_resumed(tmp_path, [7], kills=[8], data=Takes, module=Small, max_epochs=4)
 
 
 FACTORS = {"by": 2.0}

@@ -19,6 +19,7 @@ from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.step_walk import StepWalk
 from twinrun.checkpoint.stream_position import telling_data
 from twinrun.checkpoint.unsaved_generators import unheld
+from twinrun.checkpoint.used_by_steps import BATCH_HOOKS, used_by_steps
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import (
     DEEPEST,
@@ -31,7 +32,6 @@ from twinrun.generators import GENERATORS, global_generators
 from twinrun.hidden_content import PLAIN
 
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
-BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 CUT_SHORT = object()  # in the place of what was not walked any more
 
 
@@ -75,8 +75,8 @@ def attributes_held(
 ) -> Iterator[tuple[str, Found]]:
     """Yield what the attributes of a data module hold, beside plain values, loaders and datasets.
 
-    Each with the name of the attribute. Of a class with a `state_dict` of its own what the code of
-    that does not name.
+    Datasets are among it that steps use, and no loader. Each with the name of the attribute. Of a
+    class with a `state_dict` of its own what the code of that does not name.
 
     Args:
         trainer: of the training.
@@ -90,10 +90,13 @@ def attributes_held(
     # A part of the module has attributes that others look at: whether it is trained, say.
     seen |= {id(part): part for part in (*trainer.lightning_module.modules(), *trainer.optimizers)}
     walked = Walk(seen, most=MOST_NAMED, without=LOADED, left=left)
+    # No loader has what a step uses: a dataset of noise, say.
+    whole, used = Walk(seen, most=MOST_NAMED, without=LOADED[1:], left=left), used_by_steps(trainer)
     for name, value in attributes_seen(owner).items():
         is_left = name in told or (id(owner), name) in left
         if not isinstance(value, PLAIN) and not is_left:
-            for found in walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST):
+            by = whole if name in used else walked
+            for found in by.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST):
                 yield name, found
 
 
