@@ -120,8 +120,10 @@ def in_a_list(by):
         lambda by: functools.partial(torch.mul, other=by),
         lambda by: torch.abs if by == 1 else torch.neg,
         lambda by: torch.nn.Identity() if by == 1 else torch.nn.Tanh(),
+        lambda by: torch.nn.Hardtanh(-by, by),  # red at cde3cbf9, and so is the last
+        lambda by: torch.nn.Sequential(torch.nn.Identity(), torch.nn.Hardtanh(-by, by)),
     ],
-    ids=["object", "list", "bound", "partial", "function", "layer"],
+    ids=["object", "list", "bound", "partial", "function", "layer", "setting", "inside"],
 )
 def test_another_one_in_its_place_is_refused(tmp_path, make):
     class Exchanges(Moves):
@@ -301,6 +303,17 @@ class OfTheModule(Moves):
         self.hidden, self.forward = self.module.hidden, self.module.output.forward
 
 
+class MakesAgain(Moves):
+    """Makes the same anew, under way."""
+
+    def make(self):
+        return torch.nn.Sequential(torch.nn.Identity(), torch.nn.Hardtanh(-0.5, 0.5))
+
+    def on_before_batch_transfer(self, batch, dataloader_idx):
+        self.move = self.make()
+        return batch
+
+
 class Reloads(Moves):
     """Makes what it calls with its loaders."""
 
@@ -391,5 +404,6 @@ def test_what_does_not_change_is_resumed(tmp_path, make):
 def test_so_are_parts_of_the_module_and_what_is_made_with_loaders(tmp_path):
     """Green before."""
     assert_resumed(tmp_path / "parts", [7], kills=[8], data=OfTheModule, module=Small)
+    assert_resumed(tmp_path / "again", [7], kills=[8], data=MakesAgain, module=Small)
     options = {"data": Reloads, "module": Small, "reload_dataloaders_every_n_epochs": 1}
     assert_resumed(tmp_path / "reloads", [7], kills=[8], **options)

@@ -84,6 +84,20 @@ class DataLooks:
         tensors = [*module.named_parameters(), *module.named_buffers()]
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
+        self._look_at_loaders(trainer, loaders, told, left)
+        if not is_of_batches_alone:
+            self._look_at_data_module(trainer, told.values, left)
+            self._look_at_steps(trainer, loaders, left)
+        plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
+        self.held.know(self.numbers, self.arrays, plain)
+
+    def _look_at_loaders(
+        self,
+        trainer: pl.Trainer,
+        loaders: Sequence[object],
+        told: Told,
+        left: Container[tuple[int, str]],
+    ) -> None:
         for found in reached(trainer, loaders, seen=self.seen, left=left):
             self.held.note(found)
             if is_really(found.owner, set):
@@ -96,16 +110,11 @@ class DataLooks:
                 self._said.add((id(found.owner), found.name))
             if isinstance(found.value, Holder):
                 if not told.says(found):
-                    self.held.add(found, may_come_late=is_told or may_fill)
+                    self.held.add(found, may_come_late=is_told or may_fill, is_of_data=True)
             elif isinstance(found.value, Length) and told.says(found):
                 continue
             elif not (is_told and isinstance(found.value, PLAIN)):
                 self._add(found, told.values)
-        if not is_of_batches_alone:
-            self._look_at_data_module(trainer, told.values, left)
-            self._look_at_steps(trainer, loaders, left)
-        plain = {key: (owner, of.sample.plain) for key, (owner, of) in self.lengths.items()}
-        self.held.know(self.numbers, self.arrays, plain)
 
     def _look_at_data_module(
         self, trainer: pl.Trainer, told: Container[int], left: Container[tuple[int, str]]
@@ -113,7 +122,7 @@ class DataLooks:
         made, data = MadeAnew(trainer), vars(trainer).get("datamodule")
         for name, found in attributes_held(trainer, self.seen, left):
             if not made.may_exchange(name, is_inside=found.owner is not data):
-                self.held.add(found, may_come_late=True)
+                self.held.add(found, may_come_late=True, is_of_data=True)
                 if made.is_any:
                     self.beside_loaders.add(found.name)
             self._add(found, told)

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from twinrun.checkpoint.found import Found, Holder
+from twinrun.checkpoint.held_settings import Settings, settings_of
 from twinrun.checkpoint.same_code import code_of
 from twinrun.checkpoint.users_code import is_computed_once
 from twinrun.containers import is_container
@@ -29,6 +30,7 @@ class HeldObjects:
         self.held: dict[Key, tuple[object, object]] = {}
         self._inside: dict[int, dict[str, object]] = defaultdict(dict)
         self._contents: dict[int, dict[str, str]] = defaultdict(dict)
+        self._settings: dict[int, Settings] = {}
         self._late: set[Key] = set()
         self._of_classes: dict[int, object] = {}
         self.of_classes: set[str] = set()
@@ -43,10 +45,18 @@ class HeldObjects:
             if isinstance(found.value, Holder) and is_container(found.value.value):
                 self._of_classes[id(found.value.value)] = found.value.value
 
-    def add(self, found: Found, *, may_come_late: bool = False) -> None:
-        """Take in what holds others; what may come late is a cache where there was nothing."""
+    def add(self, found: Found, *, may_come_late: bool = False, is_of_data: bool = False) -> None:
+        """Take in what holds others.
+
+        Args:
+            found: it.
+            may_come_late: it is a cache where there was nothing.
+            is_of_data: data hold it; a layer of the module is looked at elsewhere.
+        """
         if isinstance(found.value, Holder):
             key = id(found.owner), found.name
+            if is_of_data and (settings := settings_of(found.value.value)) is not None:
+                self._settings[id(found.value.value)] = settings
             if may_come_late:
                 self._late.add(key)
             self.held[key] = found.owner, found.value.value
@@ -87,6 +97,9 @@ class HeldObjects:
             return True
         seen.add(pair)
         if type(value) is not type(other):
+            return False
+        mine, its = self._settings.get(pair[0]), now._settings.get(pair[1])
+        if mine is not None and its is not None and not mine.is_like(its):
             return False
         if isinstance(value, _CALLED) and code_of(value) != code_of(other):
             return False

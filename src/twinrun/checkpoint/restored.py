@@ -85,7 +85,7 @@ def begin_as_before(
     new = made_anew(made, start["looks"], before, changed, _may_be_there(trainer, start))
     if (what := remove(trainer, new)) is not None:
         return what
-    found.of_data = {*start.get("of_data", ())}
+    found.of_data = {*start["of_data"]} if "of_data" in start else set()
     # What had changed by the last checkpoint has changed by the next one, too.
     found.made = start["looks"]
     anew = found.attributes.keys() - left_alone(trainer, start["values"])
@@ -104,9 +104,10 @@ def _may_be_there(trainer: pl.Trainer, start: AtStart) -> set[str] | None:
 
     Validation loaders may be made here ahead of the first step, and in the first process later.
     """
+    if "of_data" not in start:  # of older versions
+        return None
     owners = (trainer.lightning_module, vars(trainer).get("datamodule"))
-    known = start.get("of_data")
-    return None if known is None else {*known, *names_behind(owners, "val_dataloader")}
+    return {*start["of_data"], *names_behind(owners, "val_dataloader")}
 
 
 def _whole_start(start: AtStart, now: Mapping[str, str], constructed: AtStart) -> AtStart:
