@@ -8,7 +8,7 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from twinrun.checkpoint.users_code import is_users, names_in
@@ -34,31 +34,30 @@ def names_behind(owners: Sequence[object], name: str) -> set[str]:
     return followed.names - {name}
 
 
-def stored_behind(owners: Sequence[object], name: str) -> set[str] | None:
-    """Name the attributes that the code behind a name sets; None if that may be any.
+def stored_behind(owners: Sequence[object], name: str) -> tuple[set[str], set[str] | None]:
+    """Name all that the code behind a name names, and the attributes that it sets: None if any.
 
     Args:
         owners: whose attribute it is.
         name: of the attribute.
     """
     followed = _Followed(owners, name)
-    return None if _ANY & followed.names else followed.stored
+    stored = {each for code in followed.codes for each in _stored_in(code)}
+    return followed.names - {name}, None if _ANY & followed.names else stored
 
 
-def _stored_in(code: types.CodeType) -> Iterator[str]:
-    for step in dis.get_instructions(code):
-        if step.opname == "STORE_ATTR":
-            yield str(step.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _stored_in(constant)
+@functools.cache
+def _stored_in(code: types.CodeType) -> frozenset[str]:
+    found = {str(s.argval) for s in dis.get_instructions(code) if s.opname == "STORE_ATTR"}
+    inside = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return frozenset(found.union(*map(_stored_in, inside)))
 
 
 class _Followed:
     """Follows names; those of an object are looked up in each object that has been come to."""
 
     def __init__(self, owners: Sequence[object], name: str) -> None:
-        self.names, self.stored = {name}, set[str]()
+        self.names, self.codes = {name}, list[types.CodeType]()
         self._owners: list[object] = []
         self._seen: dict[int, object] = {}  # which are kept, so that no other gets their number
         self._left = [*owners]
@@ -94,7 +93,7 @@ class _Followed:
             names, known = set(names_in(function.__code__)), function.__globals__
             self._left += [known[name] for name in names & known.keys()]
             self.names |= names
-            self.stored |= {*_stored_in(function.__code__)}
+            self.codes.append(function.__code__)
             for owner in self._owners:
                 self._look_up(names, owner)
 

@@ -5,7 +5,7 @@ A resumed training makes it likewise, as it makes its loaders.
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint.followed_names import names_behind, stored_behind
+from twinrun.checkpoint.followed_names import stored_behind
 
 _MAKERS = ("train_dataloader", "val_dataloader")
 
@@ -21,10 +21,10 @@ class MadeAnew:
         self._may_be_all = False
         owners = (trainer.lightning_module, vars(trainer).get("datamodule"))
         for maker in _MAKERS if self.is_any else ():
-            stored = stored_behind(owners, maker)
+            named, stored = stored_behind(owners, maker)
             self._may_be_all |= stored is None
             self._stored |= stored or set()
-            self._named |= names_behind(owners, maker)
+            self._named |= named
 
     def may_exchange(self, name: str, *, is_inside: bool) -> bool:
         """Say whether making loaders may put another object there.
