@@ -158,7 +158,7 @@ def test_it_is_set_again(tmp_path, base, of, kill, at):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("make", AROUND.values(), ids=AROUND)
 def test_so_is_what_lies_in_another_one(tmp_path, make):
-    """Red before: in silence, as if the state held what shows no values of its own."""
+    """Red before, but for the partial: in silence, as if the state held what shows no values."""
     options = options_of(UsesWithAState, (None, make))
     whole, _, _ = fit(tmp_path / "whole", **options)
     fit(tmp_path, kill=8, in_epoch=every(1), **options)
