@@ -115,14 +115,19 @@ def _files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def named_by(data=None, module=None, dataset=None):
+def named_files_of(data=None, module=None, dataset=None):
     trainer = SimpleNamespace(
         lightning_module=module or pl.LightningModule(),
         datamodule=data,
         train_dataloader=[] if dataset is None else DataLoader(dataset),
         val_dataloaders=None,
     )
-    return [os.path.relpath(file, Path("data").absolute()) for file in named_files(trainer)]
+    return named_files(trainer)
+
+
+def named_by(data=None, **others):
+    folder = Path("data").absolute()
+    return [os.path.relpath(file, folder) for file in named_files_of(data, **others)]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +161,17 @@ def test_those_of_the_module_are_named():
     module = pl.LightningModule()
     module.embeddings = "data/a.h5"
     assert named_by(module=module) == ["a.h5"]
+
+
+def test_a_project_is_no_data(tmp_path, monkeypatch):
+    """Red before: in a folder with an ending all that lay there was."""
+    project = tmp_path / "project.v2"
+    (project / "notes").mkdir(parents=True)
+    (project / "README.md").touch()
+    monkeypatch.chdir(project)
+    assert named_files_of(Attribute(str(project))) == []
+    monkeypatch.chdir(project / "notes")
+    assert named_files_of(Attribute(str(project))) == []
 
 
 def test_of_very_many_the_first_are_named(monkeypatch):

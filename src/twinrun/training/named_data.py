@@ -10,7 +10,7 @@ import types
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import pytorch_lightning as pl
 from torch.utils._pytree import tree_leaves
@@ -59,6 +59,8 @@ def _files_at(path: str) -> set[str]:
     path = os.path.abspath(path)  # noqa: PTH100
     if os.path.isfile(path):  # noqa: PTH113
         return {path}
+    if Path.cwd().is_relative_to(path):  # the project itself is no data
+        return set()
     inside = (os.path.join(at, name) for at, _, names in os.walk(path) for name in names)  # noqa: PTH118
     return {file for file, _ in zip(inside, range(MOST), strict=False)}
 
