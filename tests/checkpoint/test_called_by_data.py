@@ -95,15 +95,19 @@ CHANGING = {
 }
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(("make", "says"), CHANGING.values(), ids=CHANGING)
-def test_what_changes_in_it_is_refused(tmp_path, make, says):
-    class Takes(Moves):
+def assert_refused(folder, kind, make, says):
+    class Takes(kind):
         pass
 
     Takes.make = staticmethod(make)
-    _, _, said = fit(tmp_path, data=Takes, module=Small, in_epoch=every(1))
+    _, _, said = fit(folder, data=Takes, module=Small, in_epoch=every(1))
     assert said[0].startswith(f"no checkpoints are written in mid-epoch: {says}")
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("make", "says"), CHANGING.values(), ids=CHANGING)
+def test_what_changes_in_it_is_refused(tmp_path, make, says):
+    assert_refused(tmp_path, Moves, make, says)
 
 
 def in_a_list(by):
@@ -246,13 +250,7 @@ NOISE = {
 @pytest.mark.parametrize(("make", "says"), NOISE.values(), ids=NOISE)
 def test_a_dataset_that_no_loader_reads_is_looked_at(tmp_path, make, says):
     """Red before: in silence, if none of it was read as the training went on."""
-
-    class Takes(Noisy):
-        pass
-
-    Takes.make = staticmethod(make)
-    _, _, said = fit(tmp_path, data=Takes, module=Small, in_epoch=every(1))
-    assert said[0].startswith(f"no checkpoints are written in mid-epoch: {says}")
+    assert_refused(tmp_path, Noisy, make, says)
 
 
 class Tests(NamesRows):

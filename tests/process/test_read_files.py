@@ -12,8 +12,8 @@ import pytest
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
-from twinrun.process import import_log, read_files, read_notes
-from twinrun.process.cached_sources import files_known, newer_than_caches
+from twinrun.process import import_log, made_files, read_files, read_notes
+from twinrun.process.cached_sources import files_known, newer_than_caches, with_sources
 from twinrun.process.import_log import kept, read_by
 from twinrun.process.launching import launch
 from twinrun.process.read_files import changed, is_changed_meanwhile, other_file
@@ -183,6 +183,19 @@ def test_what_a_cache_was_made_of_counts_once_and_is_named(job):
     assert planned
     assert job(FOUND_IF_THERE, planned) == planned
     assert newer_than_caches(json.loads(Path("results/held.json").read_text())) == []
+
+
+def test_of_many_caches_what_they_were_made_of_is_read_once(tmp_path, monkeypatch):
+    """Red before: once for each, of which each may name thousands of files."""
+    monkeypatch.chdir(tmp_path)
+    caches = [f"{number}.pt" for number in range(20)]
+    for name in ("rows.csv", *caches):
+        Path(name).write_text(name)
+    made_files.remember(caches, {"rows.csv": artifacts.sha256("rows.csv")})
+    reads, read = [], artifacts.read_record
+    monkeypatch.setattr(artifacts, "read_record", lambda *of: reads.append(of[0]) or read(*of))
+    assert "rows.csv" in with_sources(dict.fromkeys(caches, "f00"))
+    assert len(reads) == len(caches) + 1
 
 
 def test_who_makes_it_anew_says_nothing_of_it(job):

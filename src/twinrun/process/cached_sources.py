@@ -16,7 +16,7 @@ from twinrun.process.read_files import (
     mark_now,
     newer,
 )
-from twinrun.process.read_notes import GONE
+from twinrun.process.read_notes import GONE, STATE
 from twinrun.wording import some
 
 
@@ -65,15 +65,17 @@ def newer_than_caches(read: Mapping[str, str]) -> list[str]:
 
 
 def files_known(read: Mapping[str, str]) -> set[str]:
-    """Name the files of which `held` says what they held: no folder, nor what has changed.
+    """Name the files of which `held` says what they held.
 
-    >>> sorted(files_known({"a.csv": "f00", ".": 'names [["", "1"]]', "b": "made 8"}))
+    No folder is one, nor what has changed, was missing, or is known by size and time alone.
+
+    >>> large = "9 bytes written at 1"
+    >>> sorted(files_known({"a.csv": "f00", ".": 'names [["", "1"]]', "b": "made 8", "c": large}))
     ['a.csv', 'b']
     """
     return {
         file
         for file, mark in read.items()
-        if not (
-            mark.startswith((NAMES, GONE)) or cache_and_mark(mark)[0] or is_changed_meanwhile(mark)
-        )
+        if not (mark.startswith((NAMES, GONE)) or STATE in mark)
+        and not (cache_and_mark(mark)[0] or is_changed_meanwhile(mark))
     }

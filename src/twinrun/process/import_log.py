@@ -64,9 +64,10 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
         read = with_sources(found)
         left = {*made}  # in the end all that was made is noted once more
         for part in parts_noted(log):
-            of_part = {file: mark for file, mark in found.items() if file in part}
-            remember(left & part, with_sources(of_part))
-            left -= part
+            if left & part:  # most jobs make nothing
+                of_part = {file: mark for file, mark in found.items() if file in part}
+                remember(left & part, with_sources(of_part))
+                left -= part
         beside, read = _found_beside(begun.beside, entries), {**begun.read, **read}
         _write(log, _Begun(planned, beside, read), entries)
         notes_of(log).unlink(missing_ok=True)

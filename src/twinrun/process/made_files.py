@@ -51,14 +51,17 @@ def remember(made: Iterable[str], read: Mapping[str, str]) -> None:
 def sources_of(read: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return what files were made of that are as their makers left them, by these files.
 
+    Of several that one job has made of the same the first has it.
+
     Args:
         read: paths; most of them have no maker.
     """
-    found = dict[str, dict[str, str]]()
+    found, known = dict[str, dict[str, str]](), set[str]()
     for file in read if _MADE.is_dir() else ():
         with suppress(OSError, TwinrunError):
             made = artifacts.read_record(_path(file), MadeFile)
-            if made["state"] == _state(file):
+            if made["state"] == _state(file) and made["sources"] not in known:
+                known.add(made["sources"])
                 of = _MADE / f"{made['sources']}.json"
                 found[file] = artifacts.read_record(of, dict[str, str])
     return found

@@ -81,8 +81,7 @@ class ReadFiles:
         """
         if self.knows(file) or len(self._known) >= MOST_FILES:
             return
-        is_own = is_of_results(os.path.relpath(file, self._folder), self._folder)
-        if is_own or file.startswith(self._left_out):
+        if self._is_left_out(file):
             return
         if self._process != os.getpid():  # it is forked, and others of its kind were before
             self._process = os.getpid()
@@ -105,7 +104,7 @@ class ReadFiles:
 
     def note_changed(self, file: str) -> None:
         """Note that a file has changed since this process began to use what names it."""
-        if self._descriptor >= 0:
+        if self._descriptor >= 0 and not self._is_left_out(file):
             self._write(file, MEANWHILE)
 
     def begin_part(self) -> None:
@@ -114,6 +113,10 @@ class ReadFiles:
             self._known.clear()
             self._process = os.getpid()
             self._write(_PART, "")
+
+    def _is_left_out(self, file: str) -> bool:
+        is_own = is_of_results(os.path.relpath(file, self._folder), self._folder)
+        return is_own or file.startswith(self._left_out)
 
     def _note_missing(self, file: str) -> None:
         """Note that a file is not there: it may be made under way, or given later."""

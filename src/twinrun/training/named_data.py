@@ -68,7 +68,7 @@ def _files_at(path: str) -> set[str]:
 def _as_text(value: object) -> str | None:
     """Return a text, or a path as one, that may name a file; else None."""
     text = str(value) if is_really(value, PurePath) else value
-    is_name = isinstance(text, str) and 0 < len(text) <= _LONGEST and text.isprintable()
+    is_name = is_really(text, str) and 0 < len(text) <= _LONGEST and text.isprintable()
     return str(text) if is_name else None
 
 
