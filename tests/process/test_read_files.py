@@ -529,6 +529,54 @@ def test_what_one_has_made_and_another_found_is_compared(job):
     assert other_file(first, {"made.csv": "made 0"}) is None  # each has made its own
 
 
+EDITED = "time.sleep(0.05); os.system('echo 3,4 > data/rows.csv')"
+
+
+def test_what_changes_in_the_steps_before_it_is_read_is_compared(job):
+    """Red before: a test set, edited under way, had no mark, and what it gave was another's."""
+    found = []
+    for edited in ("pass", f"under_way(); {EDITED}"):
+        time.sleep(0.05)  # by the clock of the files
+        code = f"from twinrun.process.shared_files import under_way; {edited}; {READ}"
+        job(f"{code}; {HELD}; json.dump(held(), open('results/held.json', 'w'))")
+        found.append(json.loads(Path("results/held.json").read_text()))
+    assert other_file(*found) == "data/rows.csv"
+    assert read_by(RESULT) == {}  # nobody knows who has written it: it may be each of them
+
+
+def test_what_a_library_writes_again_and_again_is_no_change(job):
+    """Data workers read it once an epoch, each in a process of its own."""
+    turn = "os.system('echo {} > made.csv'); open('made.csv').read(); log.data._known.clear()"
+    code = "from twinrun.process import shared_files; log = shared_files._log"
+    code = f"{code}; {turn.format(1)}; {turn.format(2)}; time.sleep(0.05); {turn.format(3)}"
+    assert job(code) == ""
+    assert read_by(RESULT) == {}
+
+
+SELECTS = """
+import sqlite3
+from twinrun.process.shared_files import ends, under_way
+data_base = sqlite3.connect('data/rows.db')
+data_base.execute('select * from rows').fetchall()
+data_base.close()
+under_way()
+time.sleep(0.05)
+os.system('cp other.db data/rows.db')
+ends()
+"""
+
+
+def test_a_data_base_that_was_read_and_is_edited_in_the_steps_is_a_doubt(job):
+    """Red before: it was taken for written by the training that had opened it, for good."""
+    for file in ("data/rows.db", "other.db"):
+        data_base = sqlite3.connect(file)
+        data_base.execute("create table rows (number int)")
+        data_base.close()
+    time.sleep(0.05)  # by the clock of the files
+    assert job(SELECTS)
+    assert is_changed_meanwhile(read_by(RESULT)["data/rows.db"])
+
+
 def test_a_file_that_comes_into_a_folder_of_data_counts(job):
     walk = f"[{READ} for _ in os.walk('data')]"
     assert job(walk) == ""

@@ -33,7 +33,7 @@ from twinrun.comparison.tables import (
 from twinrun.comparison.tensors import TENSOR_COLUMNS, ComparedTensors, compare_tensors, counts
 from twinrun.comparison.trace_words import traced_clause
 from twinrun.comparison.unlike_prints import apart_clauses
-from twinrun.process.cached_sources import newer_than_caches
+from twinrun.process.cached_sources import doubts_of
 from twinrun.process.compiler_cache import sharing
 from twinrun.process.found_files import found_by
 from twinrun.run_records import RunManifest
@@ -207,8 +207,8 @@ def _note_steps(
     if found := [run["found_files"] for run in manifests if "found_files" in run]:
         compared["found_files"] = found_by(found)
         read = [run["read_files"] for run in manifests if "read_files" in run]
-        if caches := {each for files in read for each in newer_than_caches(files)}:
-            compared["found_files"]["outdated"] = sorted(caches)
+        if said := doubts_of(read, differ=compared["answer"] == "differs"):
+            compared["found_files"]["outdated"] = said
     if anew := {name for run in manifests if "made_anew" in run for name in run["made_anew"]}:
         compared["made_anew"] = sorted(anew)
     steps = [manifest["steps"] for manifest in manifests]

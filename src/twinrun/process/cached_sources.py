@@ -1,7 +1,7 @@
 """What caches were made of that jobs find: a part of what these have read, and it may be newer."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from twinrun.process.read_files import (
     cache_and_mark,
     held,
     is_changed_meanwhile,
+    made_otherwise,
     mark_now,
     newer,
 )
@@ -62,6 +63,28 @@ def newer_than_caches(read: Mapping[str, str]) -> list[str]:
         f"anew: a training that does not find it may be another one"
         for cache, files in caches.items()
     ]
+
+
+def doubts_of(read: Sequence[Mapping[str, str]], *, differ: bool) -> list[str]:
+    """Say what is to be known of the files that several jobs have read.
+
+    Args:
+        read: by each, as of `held_by_this_job`.
+        differ: whether they came to different results.
+
+    >>> doubts_of([{"a": "made 1"}, {"a": "made 2"}], differ=True)[0].partition(":")[0]
+    'the file a was written in the course of each of them, and held something else'
+    """
+    said = {each for files in read for each in newer_than_caches(files)}
+    unlike = {file for other in read[1:] for file in made_otherwise(read[0], other)}
+    if differ and unlike:
+        what, was = ("file", "was") if len(unlike) == 1 else ("files", "were")
+        said.add(
+            f"the {what} {some(sorted(unlike))} {was} written in the course of each of them, and "
+            f"held something else: by themselves or by others, and what they read of that may be "
+            f"why they differ"
+        )
+    return sorted(said)
 
 
 def files_known(read: Mapping[str, str]) -> set[str]:

@@ -16,7 +16,8 @@ class FoundFiles(TypedDict):
     disturbing: NotRequired[list[str]]
     """Files that another training has written or removed meanwhile; absent if none."""
     outdated: NotRequired[list[str]]
-    """Of a pair: which caches were found that are older than what they were made of, in words."""
+    """Of a pair, in words: caches that are older than what they were made of, and what was written
+    in the course of each run, and was not the same."""
 
 
 def disturbed_by(left: FoundFiles) -> str | None:

@@ -99,34 +99,32 @@ class Writers:
 
     def __init__(self) -> None:
         """Know of none."""
-        self._of = dict[str, dict[str, tuple[int, bool, bool]]]()
-        self._last = dict[str, int]()
+        self._of = dict[str, dict[str, tuple[int, int, bool, bool]]]()
 
     def note(self, file: str, who: str, entry: Entry, moment: int) -> None:
         """Note one of `WRITES_OF`, or that a file was left."""
         training = who.partition("/")[0]
         several = self._of.setdefault(file, {})
-        first, is_in_steps, is_made = several.get(training, (moment, False, False))
+        first, last, is_in_steps, is_made = several.get(training, (moment, 0, False, False))
         if entry != "left":
-            self._last[file] = max(moment, self._last.get(file, 0))
             is_in_steps, is_made = is_in_steps or is_of_steps(who, entry), is_made or entry in MADE
-            several[training] = first, is_in_steps, is_made
+            several[training] = first, max(moment, last), is_in_steps, is_made
         elif first >= moment:
             several.pop(training, None)
 
     def first(self, file: str) -> int | None:
         """Return when (ns) the first of them opened it; None if none has."""
-        return min((moment for moment, *_ in self._of.get(file, {}).values()), default=None)
+        return min((first for first, *_ in self._of.get(file, {}).values()), default=None)
 
     def last(self, file: str) -> int:
         """Return when (ns) one opened it last to write it; 0 if none has."""
-        return self._last.get(file, 0)
+        return max((last for _, last, *_ in self._of.get(file, {}).values()), default=0)
 
     def add(self, file: str) -> bool:
         """Say whether any of them has written it as a whole, or changed it: maybe it was new."""
         several = self._of.get(file, {}).values()
         return any(
-            is_made or is_changed_since(file, moment - TICK_NS) for moment, _, is_made in several
+            is_made or is_changed_since(file, first - TICK_NS) for first, *_, is_made in several
         )
 
     def files(self) -> list[str]:
@@ -135,7 +133,7 @@ class Writers:
 
     def change(self, file: str) -> bool:
         """Say whether one has in its steps: each then finds what another has left."""
-        return any(is_in_steps for _, is_in_steps, _ in self._of.get(file, {}).values())
+        return any(is_in_steps for *_, is_in_steps, _ in self._of.get(file, {}).values())
 
 
 def is_of_steps(who: str, entry: Entry) -> bool:
@@ -143,21 +141,25 @@ def is_of_steps(who: str, entry: Entry) -> bool:
     return entry != "prepared" and not same_training(who, _REHEARSAL)
 
 
-def changing(path: Path, files: Iterable[str]) -> set[str]:
+def changing(path: Path, files: Iterable[str], who: str) -> set[str]:
     """Return those of some files that trainings have written in their steps, or may have.
 
     Args:
         path: the log.
         files: their paths from the working directory.
+        who: the training that has found them; what it writes itself then, others do too.
     """
     wanted, writers = {os.path.abspath(file): file for file in files}, Writers()  # noqa: PTH100
-    for who, entry, moment, file in entries_of(path.read_bytes()) if wanted else ():
+    own = set[str]()
+    for name, entry, moment, file in entries_of(path.read_bytes()) if wanted else ():
         if file not in wanted:
             continue
         is_changed = entry in WRITES_OF and is_changed_since(file, moment - TICK_NS)
         if is_changed or entry == "left":
-            writers.note(file, who, entry, moment)
-    return {name for file, name in wanted.items() if writers.change(file)}
+            writers.note(file, name, entry, moment)
+        if is_changed and same_training(name, who):
+            own.add(file)
+    return {name for file, name in wanted.items() if file in own or writers.change(file)}
 
 
 def forget_trainings(path: Path) -> None:

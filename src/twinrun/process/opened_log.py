@@ -94,6 +94,7 @@ class OpenedLog:
 
     def begin_steps(self) -> None:
         """Note that steps begin: what was begun anew, and is held to be read, they miss."""
+        self.note_left(is_end=False)
         self.is_under_way = True
         self.append("begun", "")
         for file in held_of(self.lost) if self.lost else ():
@@ -132,16 +133,24 @@ class OpenedLog:
                 rewritten += [file] * (is_rewritten and entry != "left")
         self.held |= held_of(rewritten) if rewritten else set()
 
-    def note_left(self) -> None:
-        """Write down what was opened to be changed, and was not: neither at all nor by steps."""
+    def note_left(self, *, is_end: bool = True) -> None:
+        """Write down what was opened to be changed, and was not: neither at all nor by steps.
+
+        Args:
+            is_end: of the training; else what it holds open it may change later.
+        """
         self.read_on()
-        for file in sorted({*self.ours, *self.by.attempts}):
+        opened = {*self.ours, *self.by.attempts}
+        if not is_end and (opened := {f for f, how in self.ours.items() if how == {"extended"}}):
+            opened -= held_of(opened)
+        for file in sorted(opened):
             if not is_changed_since(file, self.began - TICK_NS):
                 self.append("left", file, self.began)
+                self.ours.pop(file, None)  # who changes it now is another
+                self.own = {key: when for key, when in self.own.items() if key[0] != file}
+            elif self.ours.get(file) != {"prepared"}:
                 continue
-            if self.ours.get(file) != {"prepared"}:
-                continue
-            if self.stepping and is_changed_since(file, self.stepping + TICK_NS):  # held open
+            elif self.stepping and is_changed_since(file, self.stepping + TICK_NS):  # held open
                 self.append("extended", file)
             else:  # others may find it
                 self.data.note(file, began=self.began, is_made=True)
@@ -153,9 +162,7 @@ class OpenedLog:
             forks: of it, that are still there: none of them can look by itself.
         """
         self.read_on()
-        for file in [*self.held]:
-            self._note_held(file, self.opened_at[file])
-        for file in held_of(self.shared) if self.shared else ():
+        for file in [*self.held, *(held_of(self.shared) if self.shared else ())]:
             self._note_held(file, self.opened_at[file])
         for fork in forks if self.by.others else ():
             for file in held_of([*self.by.others], fork):  # threads may read on
@@ -190,7 +197,7 @@ class OpenedLog:
                 entry = "found"
         self.note_opened(file)
         if entry != "disturbed" and not is_moved:
-            self._note_shared(file)
+            self.note_shared(file)
             self.note_data(file)
         is_listed = not is_moved and os.path.isdir(file)  # noqa: PTH112
         if entry is not None and (file, entry) not in self.read and not is_listed:
@@ -201,8 +208,7 @@ class OpenedLog:
         """Note a file that is read, unless trainings write it."""
         is_made = self.ours.get(file) == {"prepared"}
         if is_made or not self.is_of_trainings(file):
-            is_early = not (self.is_under_way or is_data_worker())
-            self.data.note(file, began=self.began, is_made=is_made, is_early=is_early)
+            self.data.note(file, began=self.began, is_made=is_made)
 
     def note_listed(self, folder: str) -> None:
         """Note a folder whose files it lists; to what trainings write in it each adds."""
@@ -230,12 +236,7 @@ class OpenedLog:
         if file not in self.held and len(self.opened_at) < MOST_FILES:
             self.opened_at[file] = time.time_ns()
 
-    def note_made(self, file: str) -> None:
-        """Remember a file that was opened to be written as a whole, and read behind that."""
-        self.note_opened(file)
-        self._note_shared(file)
-
-    def _note_shared(self, file: str) -> None:
+    def note_shared(self, file: str) -> None:
         """Remember a file that another training may have open to write, and write later."""
         if file in self.by.others and file in self.opened_at:
             self.shared.add(file)

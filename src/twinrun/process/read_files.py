@@ -181,11 +181,25 @@ def other_file(first: Mapping[str, str], second: Mapping[str, str]) -> str | Non
         if all(mark.startswith(NAMES) for mark in marks):
             if are_unlike(file, *marks):
                 return file
-            continue
-        pair = [mark.removeprefix(MADE) for mark in marks]
-        is_state = [STATE in mark for mark in pair]
-        if all(is_state):  # a copy has a time of its own
-            pair = [mark.partition(STATE)[0] for mark in pair]
-        if pair[0] != pair[1] and is_state[0] == is_state[1] and not all(map(is_made, marks)):
+        elif _hold_other(*marks) and not all(map(is_made, marks)):
             return file
     return None
+
+
+def made_otherwise(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Name the files that had changed in the course of two jobs as each read them, unlike.
+
+    >>> made_otherwise({"a": "made 1", "b": "made 1", "c": "2"}, {"a": "made 2", "b": "made 1"})
+    ['a']
+    """
+    made = [told_apart(read)[1] for read in (first, second)]
+    files = made[0].keys() & made[1].keys()
+    return sorted(file for file in files if _hold_other(made[0][file], made[1][file]))
+
+
+def _hold_other(*marks: str) -> bool:
+    pair = [mark.removeprefix(MADE) for mark in marks]
+    is_state = [STATE in mark for mark in pair]
+    if all(is_state):  # a copy has a time of its own
+        pair = [mark.partition(STATE)[0] for mark in pair]
+    return pair[0] != pair[1] and is_state[0] == is_state[1]

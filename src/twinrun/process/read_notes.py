@@ -68,7 +68,6 @@ class ReadFiles:
         began: int,
         written: Collection[str] | None = None,
         is_made: bool = False,
-        is_early: bool = False,
     ) -> None:
         """Note a file that is read, or a folder that is listed.
 
@@ -77,7 +76,6 @@ class ReadFiles:
             began: when (ns) the job did: what has changed since, it may have written itself.
             written: of a folder that is listed, the names there of what trainings write.
             is_made: this training has made it, ahead of its steps, and another one may find it.
-            is_early: it takes no steps yet: what has changed since may have been made likewise.
         """
         if self.knows(file) or len(self._known) >= MOST_FILES:
             return
@@ -95,10 +93,7 @@ class ReadFiles:
                 self._note_missing(file)
                 return
             # A folder that has changed since has so by what lies in it now.
-            is_new = written is None and changed >= began
-            is_made = is_made or (is_new and is_early)
-            if is_new and not is_made:
-                return
+            is_made = is_made or (written is None and changed >= began)
             made = f"{MADE * is_made}{state_of(file)}" if written is None else None
             self._write(file, made or all_names(file, written or ()))
 
@@ -139,10 +134,14 @@ def _lines(lines: bytes) -> Iterator[tuple[str, str]]:
 
 
 def noted_in(lines: bytes) -> dict[str, str]:
-    """Return what notes say of each path; of one of which they say two things that it changed."""
+    """Return what notes say of each path; of one of which they say two things that it changed.
+
+    What the job has made it may make again.
+    """
     found = dict[str, str]()
     for file, mark in _lines(lines):
-        if found.get(file, GONE) == GONE:  # one that was missing has been made
+        before = found.get(file, GONE)
+        if before == GONE or (before.startswith(MADE) and mark.startswith(MADE)):
             found[file] = mark
         elif mark not in (GONE, found[file]):
             found[file] = MEANWHILE

@@ -185,7 +185,8 @@ def _opened(
     if is_written:
         log.note_written(file, is_whole=is_whole, is_removed=is_removed)
     if is_made:  # an array that is mapped, say: it may be read as long as it is held
-        log.note_made(file)
+        log.note_opened(file)
+        log.note_shared(file)
 
 
 def leave_out(folders: Sequence[str], *, but: str | None = None) -> None:
@@ -261,7 +262,7 @@ def found() -> FoundFiles:
     with suppress(OSError):
         _look_at_named()
     files = files_of(_log.path, _log.who, "found", _log.began)
-    changed = changing(_log.path, files) if files else set[str]()
+    changed = changing(_log.path, files, _log.who) if files else set[str]()
     left: FoundFiles = {
         "changed": sorted(changed),
         "kept": [file for file in files if file not in changed],
