@@ -52,6 +52,14 @@ def test_what_is_left_open_is_added_and_nothing_else(monkeypatch, arguments, add
             ["mine.yaml: a config is named by --configfile mine.yaml"],
         ),
         (
+            ["run", "--config", "mine.yaml"],
+            ["mine.yaml: --config takes KEY=VALUE; a config is named by --configfile mine.yaml"],
+        ),
+        (
+            ["run", "-C", "studies=[]", "resume"],
+            ["resume: --config takes KEY=VALUE; a target stands before it"],
+        ),
+        (
             ["run", "--configfile", "mine.yaml", "matrix", "folder"],
             [
                 "matrix: there is no such config file; a target stands before --configfile, which "

@@ -8,7 +8,7 @@ does not start, the workflow's own profile, and a log of progress alone.
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +29,8 @@ SNAKEMAKE = "import sys; sys.argv[0] = sys.argv.pop(1); from snakemake.cli impor
 # Where one of these is given, nothing of its kind is added.
 WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
 NAMES_CONFIG = ("--configfile", "--configfiles", "--help", "-h")
+YAML = (".yaml", ".yml")
+BEFORE = "a target stands before it"
 HOW_LOUD = ("--quiet", "--verbose", "-q")
 
 
@@ -40,10 +42,15 @@ def start(arguments: Sequence[str], name: str = "run") -> NoReturn:
         name: the command that was given, of which Snakemake's help and mistakes speak.
 
     Raises:
-        TwinrunError: if a config that they name is no file, of which Snakemake has a traceback;
-            if it or the user's own is no YAML; if one stands where targets do; if the folder is
-            missing that would hold it.
+        TwinrunError: if a config that they name is no file, or one or a target stands behind
+            `--config`, of which Snakemake has a traceback; if it or the user's own is no YAML; if
+            one stands where targets do; if the folder is missing that would hold it.
     """
+    for word in words_behind(arguments, ("--config", "-C").__contains__):
+        if "=" not in word:
+            is_file = Path(word).suffix in YAML
+            cure = f"a config is named by --configfile {word}" if is_file else BEFORE
+            raise TwinrunError(f"{word}: --config takes KEY=VALUE; {cure}")
     named = [*configs_named_by(arguments)]
     if absent := [file for file in named if not Path(file).exists() or Path(file).is_dir()]:
         raise TwinrunError("\n".join(map(_absence, absent)))
@@ -67,24 +74,37 @@ def start(arguments: Sequence[str], name: str = "run") -> NoReturn:
     os.execv(sys.executable, snakemake)  # noqa: S606
 
 
+def words_behind(arguments: Sequence[str], is_option: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the words that Snakemake takes for an option's values: all up to the next option.
+
+    >>> list(words_behind(["-C", "a=1", "all", "-n", "gate"], ["-C"].__contains__))
+    ['a=1', 'all']
+    """
+    is_value = False
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if argument.startswith("-"):
+            is_value = is_option(name)
+            if is_value and value:
+                yield value
+        elif is_value:
+            yield argument
+
+
 def configs_named_by(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the words that Snakemake takes for config files: all up to the next option.
+    """Yield the words that Snakemake takes for config files.
 
     >>> list(configs_named_by(["matrix", "--configfile", "mine.yaml", "resume", "-n", "gate"]))
     ['mine.yaml', 'resume']
     >>> list(configs_named_by(["--configfiles=mine.yaml", "--config", "studies=[]"]))
     ['mine.yaml']
     """
-    is_file = False
-    for argument in arguments:
-        if argument.startswith("-"):
-            name, _, value = argument.partition("=")
-            # As argparse has it, an option may be cut short; `--config` is one of its own.
-            is_file = name.startswith("--configf") and "--configfiles".startswith(name)
-            if is_file and value:
-                yield value
-        elif is_file:
-            yield argument
+
+    # As argparse has it, an option may be cut short; `--config` is one of its own.
+    def names_files(option: str) -> bool:
+        return option.startswith("--configf") and "--configfiles".startswith(option)
+
+    return words_behind(arguments, names_files)
 
 
 def config_as_target(arguments: Sequence[str]) -> str | None:
@@ -93,7 +113,7 @@ def config_as_target(arguments: Sequence[str]) -> str | None:
     >>> config_as_target(["--profile", "/dev/null", "all"])
     """
     for before, argument in zip(["", *arguments], arguments, strict=False):
-        is_yaml = Path(argument).suffix in (".yaml", ".yml")
+        is_yaml = Path(argument).suffix in YAML
         # A word behind an option may be its value.
         if is_yaml and not before.startswith("-") and Path(argument).is_file():
             return argument
