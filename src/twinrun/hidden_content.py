@@ -10,6 +10,7 @@ import numbers
 import pickle
 import sys
 import types
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Protocol, TypeGuard
 
@@ -161,6 +162,17 @@ def _is_of_numbers(kind: Any) -> bool:
     if issubclass(kind, ctypes.Array):
         return _is_of_numbers(kind._type_)
     return all(_is_of_numbers(field[1]) for field in kind._fields_)
+
+
+def is_data(value: object, is_users: Callable[[str], bool]) -> bool:
+    """Say whether there is more to an attribute than its code: a schedule of one's own, say.
+
+    Args:
+        value: of the attribute.
+        is_users: says by the name of a module whether it is a user's own.
+    """
+    is_looked_into = is_users(type(value).__module__) or isinstance(value, torch.nn.Module)
+    return is_looked_into or not callable(value) or content_of(value) is not None
 
 
 def content_of_plain(value: object) -> str | None:

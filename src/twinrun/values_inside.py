@@ -34,7 +34,7 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS, global_generators, state_in_a_word
-from twinrun.hidden_content import KINDS, content_of, flat, saves_itself, shallow
+from twinrun.hidden_content import KINDS, content_of, flat, is_data, saves_itself, shallow
 from twinrun.library_objects import LIBRARIES, as_view, attributes_walked, is_counting
 from twinrun.set_attributes import own_attributes, own_of_module, set_by_other_bases
 
@@ -83,7 +83,7 @@ def values_in(
     path: str,
     held: Container[int] = (),
     *,
-    is_users: Callable[[object], bool] | None = None,
+    is_users: Callable[[str], bool] | None = None,
     only_users: bool = False,
     singly: bool = False,
 ) -> Iterator[tuple[str, object]]:
@@ -118,9 +118,10 @@ class _Walk:
     """One walk: an object that it comes to again is named, and not walked."""
 
     def __init__(
-        self, held: Container[int], is_users: Callable[[object], bool] | None, only_users: bool
+        self, held: Container[int], is_users: Callable[[str], bool] | None, only_users: bool
     ) -> None:
-        self._held, self._is_users, self._only_users = held, is_users, only_users
+        self._held, self._only_users = held, only_users
+        self._is_users = is_users or (lambda _: False)
         self.is_flat = False  # whether a long container of plain values is yielded as one
         # Each is kept, so that no other gets its number.
         self._seen: dict[int, _Seen] = {}
@@ -226,14 +227,14 @@ class _Walk:
                 yield from self.values(key, f"{path}, key {index}", inside)
         if not f"{type(value).__module__}.".startswith(LIBRARIES):
             for name, item in attributes_of(value).items():
-                if not callable(item):
+                if is_data(item, self._is_users):
                     yield from self.values(item, f"{path}.{name}", inside)
 
     def _object(
         self, value: object, path: str, above: tuple[int, ...]
     ) -> Iterator[tuple[str, object]]:
         kind, depth, is_net = type(value), len(above), is_really(value, torch.nn.Module | Optimizer)
-        is_users = self._is_users is not None and self._is_users(kind.__module__)
+        is_users = self._is_users(kind.__module__)
         own = {} if is_net else attributes_walked(value, attributes_of(value))
         if depth > (_DEEPEST_OF_USERS if is_users else _DEEPEST):
             self._times_cut += 1
@@ -276,7 +277,7 @@ class _Walk:
             # The states of a metric are attributes, and whatever somebody has put on a layer.
             for name, part in value.named_modules():
                 for key, item in {**own_of_module(part), "training": part.training}.items():
-                    if not callable(item) or isinstance(item, torch.nn.Module):
+                    if is_data(item, self._is_users):
                         yield from self.values(item, f"{path}.{name}.{key}", inside)
             return
         followed = {f"<attribute {name}>" for name in own}
@@ -285,12 +286,11 @@ class _Walk:
         for where, leaf in self._leaves(value, path, above, followed):
             if is_sized or where != path or not isinstance(leaf, str):
                 yield where, leaf
-        # A thread of a user's class has what the standard library has set, too.
-        is_mixed = self._only_users and self._is_users is not None and not self._others
+        # A thread of a user's class has what Python's has set, too.
+        is_mixed = self._only_users and not self._others
         theirs = set_by_other_bases(type(value), self._is_users) if is_mixed else ()
         for name, item in own.items():
-            is_data = not callable(item) or isinstance(item, torch.nn.Module) or content_of(item)
-            if is_data and name not in theirs:
+            if is_data(item, self._is_users) and name not in theirs:
                 yield from self.values(item, f"{path}.{name}", inside)
 
     def _others_inside(self, value: object, is_users: bool) -> int:

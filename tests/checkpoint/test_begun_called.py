@@ -47,6 +47,20 @@ class Around:
         return self.inner(*given)
 
 
+class Holds:
+    """Holds it, and cannot be called."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def at(self):
+        return self.inner()
+
+
+def called(held):
+    return held.at() if isinstance(held, Holds) else held()
+
+
 def one():
     return 1.0
 
@@ -62,7 +76,7 @@ class Uses(pl.Callback):
 
     def on_train_epoch_start(self, trainer, pl_module):
         if trainer.current_epoch == 3:
-            factor = 1 if self.held is None else self.held()
+            factor = 1 if self.held is None else called(self.held)
             trainer.optimizers[0].param_groups[0]["lr"] = 0.01 * factor
 
 
@@ -90,7 +104,7 @@ class UsesItself(Small):
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)
         is_late = self.current_epoch == 3 and self.held is not None
-        return loss * self.held() if is_late else loss
+        return loss * called(self.held) if is_late else loss
 
 
 def since(began):
@@ -111,6 +125,7 @@ MADE = {
     "none": (None, only_resumed),
     "bound": (None, lambda held, norm, trainer: Times(norm).at),
     "partial": (None, lambda held, norm, trainer: functools.partial(float, norm)),
+    "object": (None, lambda held, norm, trainer: Holds(Times(norm))),
     "inside": (None, lambda held, norm, trainer: functools.partial(Times(norm).at, by=1 + norm)),
     "moment": (None, lambda held, norm, trainer: functools.partial(since, time.time())),
     "folder": (

@@ -119,7 +119,7 @@ def holding(made):
         (holding(lambda: Policy(np.random.default_rng(1))), "Policy.generator"),
         (holding(lambda: Policy(random.Random(1))), "Policy.generator"),
         (holding(lambda: Policy(call=Policy(np.random.RandomState(1)).factor)), "generator"),
-        (holding(lambda: Policy(call=Calls())), "Calls.n"),
+        (holding(lambda: Policy(call=Calls())), "Holding.held"),
         (holding(lambda: Policy(call=counted)), "COUNTS['n']"),
         (HoldsFunctions, "COUNTS['n']"),
         (HoldsAFile, "COUNTS['n']"),
