@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -55,6 +56,22 @@ class Holds:
 
     def at(self):
         return self.inner()
+
+
+class Draws:
+    def __init__(self, generator):
+        self.generator = generator
+
+    def at(self):
+        return drawn(self.generator)
+
+
+def drawn(generator):
+    return 1 + generator.random()
+
+
+def generator_of(trainer):
+    return np.random.default_rng(trainer.global_step)
 
 
 def called(held):
@@ -126,6 +143,8 @@ MADE = {
     "bound": (None, lambda held, norm, trainer: Times(norm).at),
     "partial": (None, lambda held, norm, trainer: functools.partial(float, norm)),
     "object": (None, lambda held, norm, trainer: Holds(Times(norm))),
+    "drawn": (None, lambda held, norm, trainer: functools.partial(drawn, generator_of(trainer))),
+    "draws": (None, lambda held, norm, trainer: Draws(generator_of(trainer)).at),
     "inside": (None, lambda held, norm, trainer: functools.partial(Times(norm).at, by=1 + norm)),
     "moment": (None, lambda held, norm, trainer: functools.partial(since, time.time())),
     "folder": (

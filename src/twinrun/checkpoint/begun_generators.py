@@ -1,10 +1,13 @@
 """Generators of random numbers in what first hooks set: a look at an attribute shows none."""
 
+import functools
+import types
 from collections.abc import Container, Iterator, Mapping
 
 import torch
 import xxhash
 
+from twinrun.checkpoint.held_by_functions import variables_of
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import entries, holds_plain, is_container, is_really
 from twinrun.generators import GENERATORS, global_generators, state_in_a_word
@@ -35,7 +38,7 @@ def with_generators(
 
 
 def generators_in(value: object, parts: Container[int] = ()) -> Iterator[object]:
-    """Yield the generators in containers, and in objects of a user's own."""
+    """Yield the generators in containers, in objects of a user's own, and in what can be called."""
     left, seen = [(value, 0)], set[int]()
     while left and len(seen) < _MOST:
         each, depth = left.pop()
@@ -50,3 +53,16 @@ def generators_in(value: object, parts: Container[int] = ()) -> Iterator[object]
         elif is_users(type(each).__module__) and not is_really(each, torch.nn.Module):
             seen.add(id(each))
             left += [(item, depth + 1) for item in attributes_seen(each).values()][::-1]
+        else:
+            left += [(item, depth + 1) for item in _held_by_called(each)][::-1]
+
+
+def _held_by_called(value: object) -> list[object]:
+    """Return what a partial was given, whose method a value is, and what a function closes over."""
+    if type(value) is functools.partial:
+        return [value.func, *value.args, *value.keywords.values()]
+    if is_really(value, types.MethodType | types.BuiltinMethodType):
+        owner = value.__self__
+        is_part = isinstance(owner, type | types.ModuleType) or is_really(owner, torch.nn.Module)
+        return [] if is_part else [owner]
+    return [*variables_of(value).values()] if type(value) is types.FunctionType else []

@@ -17,7 +17,13 @@ _DEFAULT = "default "  # before the number of one, where no variable has a blank
 
 def held_by(value: object) -> dict[str, object]:
     """Return the plain data that a function holds, by name; nothing of anything else."""
-    if not is_really(value, types.FunctionType) or not is_users(value.__module__):
+    is_function = is_really(value, types.FunctionType)
+    return {k: v for k, v in variables_of(value).items() if is_plain(v)} if is_function else {}
+
+
+def variables_of(value: types.FunctionType) -> dict[str, object]:
+    """Return what a function of a user's closes over, and its defaults, by name."""
+    if not is_users(value.__module__):
         return {}
     found = dict[str, object]()
     for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
@@ -25,7 +31,7 @@ def held_by(value: object) -> dict[str, object]:
             found[name] = cell.cell_contents
     found |= {f"{_DEFAULT}{index}": each for index, each in enumerate(value.__defaults__ or ())}
     found |= {f"{_DEFAULT}{name}": each for name, each in (value.__kwdefaults__ or {}).items()}
-    return {name: each for name, each in found.items() if is_plain(each)}
+    return found
 
 
 def have_hold(function: types.FunctionType, values: Mapping[str, object]) -> None:
