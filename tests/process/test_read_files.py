@@ -529,6 +529,38 @@ def test_what_one_has_made_and_another_found_is_compared(job):
     assert other_file(first, {"made.csv": "made 0"}) is None  # each has made its own
 
 
+ANEW = MAKES.replace("if not os.path.exists('made.csv'):", "if True:")
+
+
+def test_who_has_made_a_file_that_somebody_changes_is_trained_again(job):
+    """Red before: who had found it was, and the pair read something else for good."""
+    assert job(MAKES, who="first") == ""
+    time.sleep(1.1)  # a training may write a file again for a second, and is written down once
+    Path("made.csv").touch()
+    assert state_of() == ""
+    Path("made.csv").write_text("2")
+    (found := state_of())
+    assert found
+    assert import_log.changed_by_others(RESULT) == {"made.csv": artifacts.sha256("made.csv")}
+    job(MAKES, found, who="first")
+    assert [*read_by(RESULT)] == ["made.csv"]
+    assert state_of() == found
+    Path("made.csv").unlink()
+    assert state_of() != found
+
+
+@pytest.mark.parametrize("who", ["first", "second"])
+def test_who_makes_it_anew_each_time_is_not(job, who):
+    job(ANEW, who="first")
+    log = import_log.log_of(RESULT)
+    kept = log.read_bytes()
+    job(ANEW.replace("'1'", "'2'"), who=who)
+    log.write_bytes(kept)
+    assert state_of() == ""
+    Path("made.csv").unlink()
+    assert state_of() == ""
+
+
 EDITED = "time.sleep(0.05); os.system('echo 3,4 > data/rows.csv')"
 
 

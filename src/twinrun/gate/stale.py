@@ -23,7 +23,7 @@ from twinrun.process.environment import (
     present_identity,
     this_host,
 )
-from twinrun.process.import_log import lay_beside, log_of, logged, read_by
+from twinrun.process.import_log import changed_by_others, lay_beside, log_of, logged, read_by
 from twinrun.process.importable import modules_in
 from twinrun.process.imported_code import (
     Imported,
@@ -90,6 +90,7 @@ def stale_reasons(
             }
             of_files = _overwritten if read is _of_run else _not_of_rounds
             changes |= {str(file): how for file, how in of_files(path, folder)}
+            changes |= {file: f"{file} has changed" for file in changed_by_others(path, folder)}
             for what, why in changes.items():
                 reasons.setdefault(what, (why, []))[1].append(str(each))
     said = [_said(why, named) for why, named in reasons.values()]
@@ -199,7 +200,10 @@ def _changes(
     data, code, read = recorded.data, recorded.code, recorded.read
     if data is not None:  # of the function that made it
         code = {**logged(folder / data["path"]), **code}
-        read = {**read_by(folder / data["path"]), **read}
+        dataset = folder / data["path"]
+        read = {**read_by(dataset), **read}
+        for file in changed_by_others(dataset, folder):
+            yield file, f"{file} has changed"
     for file in dict.fromkeys(changed_since(code, folder)):
         yield file, f"{file} has changed"
     for file, mark in changed(read, folder).items():

@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from twinrun import artifacts
+from twinrun.process import read_files
 from twinrun.process.cached_sources import with_sources
 from twinrun.process.import_record import LOG, hash_of_source
 from twinrun.process.importable import folders_of, modules_in
@@ -69,7 +70,7 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
                 remember(left & part, with_sources(of_part))
                 left -= part
         beside, read = _found_beside(begun.beside, entries), {**begun.read, **read}
-        _write(log, _Begun(planned, beside, read), entries)
+        _write(log, _Begun(planned, beside, read, {**begun.made, **made}), entries)
         notes_of(log).unlink(missing_ok=True)
 
 
@@ -123,6 +124,16 @@ def read_by(result: str | Path) -> dict[str, str]:
     return _read(log_of(result))[0].read
 
 
+def changed_by_others(result: str | Path, folder: Path = Path()) -> dict[str, str]:
+    """Return what files hold that a job has made and somebody has changed since, by path.
+
+    Args:
+        result: what the job made.
+        folder: the working directory.
+    """
+    return read_files.changed_by_others(_read(log_of(result))[0].made, folder)
+
+
 def state_of(result: str | Path, search_path: Sequence[str]) -> str:
     """Return what a job that is planned now is told of the imports of the one before.
 
@@ -134,7 +145,7 @@ def state_of(result: str | Path, search_path: Sequence[str]) -> str:
     # Of a job that was killed there are notes alone.
     noted, _ = told_apart(as_noted(log))
     read = {**noted, **begun.read}
-    found = {*changed(read).items()}
+    found = {*changed(read).items(), *changed_by_others(result).items()}
     for entry in entries:
         file = _file_now(entry.name, entry.file, tuple(search_path))
         if (now := _hash_now(file)) != entry.sha256:
@@ -173,6 +184,8 @@ class _Begun(msgspec.Struct):
     """The modules in each folder beside what it imported; none before its end."""
     read: dict[str, str] = {}
     """As of `read_files.held`; none before its end."""
+    made: dict[str, str] = {}
+    """What it has made ahead of its steps, and others may find; none before its end."""
 
 
 def _write(log: Path, begun: _Begun, entries: Sequence[_Entry]) -> None:

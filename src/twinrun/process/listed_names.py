@@ -11,7 +11,15 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from twinrun.process.opened_entries import LOG_FILE, WRITES_OF, Writers, entries_of
+from twinrun.process.opened_entries import (
+    AGAIN_NS,
+    LOG_FILE,
+    TICK_NS,
+    WRITES_OF,
+    Writers,
+    entries_of,
+    is_changed_since,
+)
 
 NAMES = "names "  # before what is said of a folder
 # Beside the code of a project lie its configs, logs and folders too.
@@ -119,6 +127,18 @@ def names_again(mark: str, folder: Path, working: Path) -> str:
 def is_of_trainings(file: str, since: int) -> bool:
     """Say whether trainings of this working directory have written a file since a moment (ns)."""
     return _writers(*_log(Path())).last(os.path.abspath(file)) > since  # noqa: PTH100
+
+
+def is_changed_by_others(file: str, working: Path) -> bool:
+    """Say whether somebody has changed a file since the last training that has written it.
+
+    Args:
+        file: its path from the working directory.
+        working: that.
+    """
+    path = os.path.abspath(working / file)  # noqa: PTH100
+    last = _writers(*_log(working)).last(path)
+    return bool(last) and is_changed_since(path, last + AGAIN_NS + TICK_NS)
 
 
 def _log(working: Path) -> tuple[Path, int]:

@@ -17,6 +17,7 @@ Write = Literal["written", "prepared", "extended"]
 Entry = Literal[Write, "left", "lost", "joined", "begun", "disturbed", "stale", "found"]
 WRITES_OF = frozenset(get_args(Write))
 MADE = frozenset(("written", "prepared"))
+AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 TICK_NS = 20 * 10**6  # by which a file's time may be behind the clock
 OF_ATTEMPTS = frozenset(("begun", "disturbed", "stale", "found"))
 MOST_FILES, MOST_KNOWN = 50_000, 10_000  # of earlier trainings that are remembered

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from twinrun.process.held_files import held_of, held_to_be_read
 from twinrun.process.opened_entries import (
+    AGAIN_NS,
     MADE,
     MOST_FILES,
     TICK_NS,
@@ -28,7 +29,6 @@ from twinrun.process.opened_entries import (
 from twinrun.process.others_files import OthersFiles
 from twinrun.process.read_notes import ReadFiles
 
-AGAIN_NS = 10**9  # a file that is written again and again is written down once a second
 MOST_WRITTEN, MOST_FOUND = 10_000, 100  # of one process, and of one training, that are written down
 
 

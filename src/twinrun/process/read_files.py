@@ -20,6 +20,7 @@ from twinrun.process.import_record import relative
 from twinrun.process.listed_names import (
     NAMES,
     are_unlike,
+    is_changed_by_others,
     is_of_trainings,
     kind_of,
     names_again,
@@ -164,6 +165,23 @@ def changed(read: Mapping[str, str], folder: Path = Path()) -> dict[str, str]:
     """
     found = {file: _now_once(file, mark, folder) for file, mark in read.items()}
     return {file: mark for file, mark in found.items() if mark != read[file]}
+
+
+def changed_by_others(made: Mapping[str, str], folder: Path = Path()) -> dict[str, str]:
+    """Return what is to be said now of files that a job has made and somebody else has changed.
+
+    What is gone it makes again, and so does each training that makes it anew, for itself.
+
+    Args:
+        made: what was said of them, as `told_apart` gives it.
+        folder: the working directory.
+    """
+    found = changed(made, folder)
+    return {
+        file: mark
+        for file, mark in found.items()
+        if mark != GONE and is_changed_by_others(file, folder)
+    }
 
 
 def other_file(first: Mapping[str, str], second: Mapping[str, str]) -> str | None:
