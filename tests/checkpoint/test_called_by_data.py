@@ -253,6 +253,102 @@ def test_a_dataset_that_no_loader_reads_is_looked_at(tmp_path, make, says):
     assert_refused(tmp_path, Noisy, make, says)
 
 
+class Background(Moves):
+    """Gives noise by a method, or a property."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return batch
+
+    def background(self, index):
+        return self.move[index]
+
+    @property
+    def first(self):
+        return self.move[0]
+
+
+class Mixes(Small):
+    """Asks the data module for it, but in the second epoch."""
+
+    def training_step(self, batch, batch_idx):
+        is_noisy = self.current_epoch != 1
+        noise = self.noise(batch_idx) if is_noisy else 0
+        return super().training_step([batch[0] + noise, batch[1]], batch_idx)
+
+    def noise(self, batch_idx):
+        return self.trainer.datamodule.background(batch_idx)
+
+
+class MixesFirst(Mixes):
+    def noise(self, batch_idx):
+        return self.trainer.datamodule.first
+
+
+class Mixer:
+    """A helper in another object."""
+
+    def noise(self, data, index):
+        return data.move[index]
+
+
+class MixesByAHelper(Mixes):
+    def __init__(self):
+        super().__init__()
+        self.mixer = Mixer()
+
+    def noise(self, batch_idx):
+        return self.mixer.noise(self.trainer.datamodule, batch_idx)
+
+
+@pytest.mark.parametrize("module", [Mixes, MixesFirst, MixesByAHelper])
+@pytest.mark.parametrize(("make", "says"), NOISE.values(), ids=NOISE)
+def test_so_is_one_that_others_give(tmp_path, module, make, says):
+    """Red before: likewise."""
+
+    class Gives(Background):
+        pass
+
+    Gives.make = staticmethod(make)
+    _, _, said = fit(tmp_path, data=Gives, module=module, in_epoch=every(1))
+    assert said[0].startswith(f"no checkpoints are written in mid-epoch: {says}")
+
+
+class Sampled(torch.utils.data.Sampler):
+    """Draws, in an iterator of its own each time."""
+
+    def __init__(self):
+        self.generator = np.random.default_rng(5)
+
+    def __iter__(self):
+        yield from self.generator.permutation(100).tolist()
+
+
+ASIDE = {
+    "loader": lambda: torch.utils.data.DataLoader(
+        torch.arange(100.0), shuffle=True, generator=torch.Generator().manual_seed(1)
+    ),
+    "sampler": Sampled,
+}
+
+
+class MixesNext(Mixes):
+    def noise(self, batch_idx):
+        return 0.01 * float(next(iter(self.trainer.datamodule.move)))
+
+
+@pytest.mark.parametrize("make", ASIDE.values(), ids=ASIDE)
+def test_so_is_a_loader_or_sampler_that_steps_read(tmp_path, make):
+    """Red before: likewise."""
+
+    class Gives(Background):
+        pass
+
+    Gives.make = staticmethod(make)
+    _, _, said = fit(tmp_path, data=Gives, module=MixesNext, in_epoch=every(1))
+    assert said
+    assert "generator" in said[0]
+
+
 class Tests(NamesRows):
     """Likewise, what is tested, and read in a hook that is no step's."""
 

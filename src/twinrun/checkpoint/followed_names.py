@@ -8,7 +8,7 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from twinrun.checkpoint.users_code import is_users, names_in
@@ -30,8 +30,17 @@ def names_behind(owners: Sequence[object], name: str) -> set[str]:
         owners: whose attribute it is.
         name: of the attribute.
     """
-    followed = _Followed(owners, name)
-    return followed.names - {name}
+    return _Followed(owners, {name}).names - {name}
+
+
+def named_by(functions: Iterable[object], owners: Sequence[object]) -> set[str]:
+    """Name all that is named by functions, and by the code behind what these name.
+
+    Args:
+        functions: where it begins.
+        owners: among whose attributes what they name may be.
+    """
+    return _Followed([*owners, *functions], set()).names
 
 
 def stored_behind(owners: Sequence[object], name: str) -> tuple[set[str], set[str] | None]:
@@ -41,7 +50,7 @@ def stored_behind(owners: Sequence[object], name: str) -> tuple[set[str], set[st
         owners: whose attribute it is.
         name: of the attribute.
     """
-    followed = _Followed(owners, name)
+    followed = _Followed(owners, {name})
     stored = {each for code in followed.codes for each in _stored_in(code)}
     return followed.names - {name}, None if _ANY & followed.names else stored
 
@@ -56,8 +65,8 @@ def _stored_in(code: types.CodeType) -> frozenset[str]:
 class _Followed:
     """Follows names; those of an object are looked up in each object that has been come to."""
 
-    def __init__(self, owners: Sequence[object], name: str) -> None:
-        self.names, self.codes = {name}, list[types.CodeType]()
+    def __init__(self, owners: Sequence[object], names: set[str]) -> None:
+        self.names, self.codes = {*names}, list[types.CodeType]()
         self._owners: list[object] = []
         self._seen: dict[int, object] = {}  # which are kept, so that no other gets their number
         self._left = [*owners]

@@ -90,8 +90,8 @@ def attributes_held(
     # A part of the module has attributes that others look at: whether it is trained, say.
     seen |= {id(part): part for part in (*trainer.lightning_module.modules(), *trainer.optimizers)}
     walked = Walk(seen, most=MOST_NAMED, without=LOADED, left=left)
-    # No loader has what a step uses: a dataset of noise, say.
-    whole, used = Walk(seen, most=MOST_NAMED, without=LOADED[1:], left=left), used_by_steps(trainer)
+    # No loader has what a step uses: a dataset of noise, say, or a loader of such.
+    whole, used = Walk(seen, most=MOST_NAMED, left=left), used_by_steps(trainer)
     for name, value in attributes_seen(owner).items():
         is_left = name in told or (id(owner), name) in left
         if not isinstance(value, PLAIN) and not is_left:

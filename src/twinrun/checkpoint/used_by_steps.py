@@ -3,14 +3,13 @@
 That of a loader may change as it is read, and is looked at where the loader is.
 """
 
-import functools
 import types
+from collections.abc import Iterator
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint.followed_names import names_behind
-from twinrun.checkpoint.state_code import functions_behind
-from twinrun.checkpoint.users_code import attributes_seen, is_users, names_in
+from twinrun.checkpoint.followed_names import named_by, names_behind
+from twinrun.checkpoint.users_code import attributes_seen, is_users
 
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 _MAKERS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
@@ -23,8 +22,10 @@ def used_by_steps(trainer: pl.Trainer) -> set[str]:
         trainer: of the training.
     """
     module, data = trainer.lightning_module, vars(trainer).get("datamodule")
-    kinds = {type(part) for part in (*module.modules(), *vars(trainer)["callbacks"])}
-    named = {name for kind in kinds for name in _named_by(kind)}
+    parts = [*module.modules(), *vars(trainer)["callbacks"]]
+    functions = [each for kind in {type(part) for part in parts} for each in _functions_of(kind)]
+    # Also by a method of the data module, or of a helper.
+    named = named_by(functions, [data, *parts])
     for hook in BATCH_HOOKS:
         named |= names_behind((data,), hook)
     used = named & attributes_seen(data).keys()
@@ -33,13 +34,12 @@ def used_by_steps(trainer: pl.Trainer) -> set[str]:
     return used
 
 
-@functools.cache
-def _named_by(kind: type) -> frozenset[str]:
-    """Name what the code of a class names, and functions behind it."""
-    bases = [base for base in kind.__mro__ if is_users(base.__module__)]
-    own = [name for base in bases for name, member in vars(base).items() if _is_code(member)]
-    functions = functions_behind(bases, own)
-    return frozenset(name for function in functions for name in names_in(function.__code__))
+def _functions_of(kind: type) -> Iterator[object]:
+    """Yield the code of a class, but for what makes loaders, and what is done once."""
+    left_out = {*_MAKERS, "setup", "prepare_data", "__init__"}
+    for base in kind.__mro__:
+        members = vars(base).items() if is_users(base.__module__) else ()
+        yield from (each for name, each in members if name not in left_out and _is_code(each))
 
 
 def _is_code(member: object) -> bool:
