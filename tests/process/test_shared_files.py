@@ -525,7 +525,7 @@ def test_what_the_killed_attempt_added_to_is_no_data_of_all(tmp_path):
         second.do(READ)
     assert names_of(tmp_path, "found") == ["best.txt"]
     file = str(tmp_path / "best.txt")
-    assert changing(tmp_path / "log", [file], "fourth") == {file}
+    assert changing(tmp_path / "log", [file], "fourth", 0) == {file}
 
 
 @pytest.mark.parametrize(
@@ -701,7 +701,7 @@ def test_what_one_training_has_made_for_all_is_told_from_what_each_changes(tmp_p
         own.do(WRITE)
     assert names_of(tmp_path, "found") == sorted(f"{name}.txt" for name in names)
     files = [str(tmp_path / f"{name}.txt") for name in names]
-    assert changing(tmp_path / "log", files, "fourth") == {*files[2:]}
+    assert changing(tmp_path / "log", files, "fourth", 0) == {*files[2:]}
 
 
 def test_what_a_training_finds_and_changes_itself_is_not_made_once(tmp_path):
@@ -712,8 +712,9 @@ def test_what_a_training_finds_and_changes_itself_is_not_made_once(tmp_path):
             process.do("open('best.txt', 'w').write(f'{seen}1')")
     file = str(tmp_path / "best.txt")
     assert names_of(tmp_path, "found") == ["best.txt"]
-    assert changing(tmp_path / "log", [file], "own") == {file}
-    assert changing(tmp_path / "log", [file], "third") == set()
+    assert changing(tmp_path / "log", [file], "own", 0) == {file}
+    assert changing(tmp_path / "log", [file], "third", 0) == set()
+    assert changing(tmp_path / "log", [file], "own", time.time_ns()) == set()  # trained once more
 
 
 @pytest.mark.parametrize("change", [None, WRITE])
@@ -747,7 +748,7 @@ def test_what_forks_make_ahead_of_the_steps_is_made_for_all(tmp_path, is_worker)
         own.do(READ)
     file = str(tmp_path / "best.txt")
     assert names_of(tmp_path, "found") == ["best.txt"]
-    assert changing(tmp_path / "log", [file], "fourth") == ({file} if is_worker else set())
+    assert changing(tmp_path / "log", [file], "fourth", 0) == ({file} if is_worker else set())
 
 
 def test_what_another_process_of_a_training_has_written_is_its_own(tmp_path):

@@ -142,13 +142,14 @@ def is_of_steps(who: str, entry: Entry) -> bool:
     return entry != "prepared" and not same_training(who, _REHEARSAL)
 
 
-def changing(path: Path, files: Iterable[str], who: str) -> set[str]:
+def changing(path: Path, files: Iterable[str], who: str, since: int) -> set[str]:
     """Return those of some files that trainings have written in their steps, or may have.
 
     Args:
         path: the log.
         files: their paths from the working directory.
         who: the training that has found them; what it writes itself then, others do too.
+        since: when (ns) its first attempt began.
     """
     wanted, writers = {os.path.abspath(file): file for file in files}, Writers()  # noqa: PTH100
     own = set[str]()
@@ -158,7 +159,7 @@ def changing(path: Path, files: Iterable[str], who: str) -> set[str]:
         is_changed = entry in WRITES_OF and is_changed_since(file, moment - TICK_NS)
         if is_changed or entry == "left":
             writers.note(file, name, entry, moment)
-        if is_changed and same_training(name, who):
+        if is_changed and moment >= since and same_training(name, who):
             own.add(file)
     return {name for file, name in wanted.items() if file in own or writers.change(file)}
 

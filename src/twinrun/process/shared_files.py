@@ -262,7 +262,7 @@ def found() -> FoundFiles:
     with suppress(OSError):
         _look_at_named()
     files = files_of(_log.path, _log.who, "found", _log.began)
-    changed = changing(_log.path, files, _log.who) if files else set[str]()
+    changed = changing(_log.path, files, _log.who, _log.began) if files else set[str]()
     left: FoundFiles = {
         "changed": sorted(changed),
         "kept": [file for file in files if file not in changed],
