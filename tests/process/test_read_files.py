@@ -185,13 +185,47 @@ def test_what_a_cache_was_made_of_counts_once_and_is_named(job):
     assert newer_than_caches(json.loads(Path("results/held.json").read_text())) == []
 
 
+@pytest.mark.parametrize("named", ["", f"{NAMED}found()"])
+def test_a_table_that_is_named_is_not_taken_for_read(job, named):
+    """Red before: who named it, and found the cache, seemed to rest on the table of now."""
+    time.sleep(0.05)  # by the clock of the files
+    job(FOUND_IF_THERE, who="maker")
+    Path("data/rows.csv").write_text("1,3\n")
+    time.sleep(0.05)
+    for _ in range(2):
+        job(f"{named}\n{FOUND_IF_THERE}", planned := state_of())
+        assert newer_than_caches(json.loads(Path("results/held.json").read_text()))
+        assert state_of() == planned
+    # Who reads it, too, has the table of now, whatever the cache was made for.
+    job(f"{READ}\n{named}\n{FOUND_IF_THERE}", planned)
+    assert newer_than_caches(json.loads(Path("results/held.json").read_text())) == []
+
+
+@pytest.mark.parametrize("change", ["touch", "move"])
+def test_what_a_touched_cache_was_made_of_is_known(job, tmp_path, monkeypatch, change):
+    """Red before: by the time of the cache, and by its whole path, nobody knew it again."""
+    time.sleep(0.05)  # by the clock of the files
+    job(FOUND_IF_THERE, who="maker")
+    if change == "touch":
+        time.sleep(0.05)
+        Path("cache.csv").touch()
+    else:
+        (tmp_path / "moved").mkdir()
+        for each in (".snakemake", "data", "results", "cache.csv"):
+            Path(each).rename(tmp_path / "moved" / each)
+        monkeypatch.chdir(tmp_path / "moved")
+    job("open('cache.csv').read()")
+    assert {*read_by(RESULT)} == {"cache.csv", "data/rows.csv"}
+
+
 def test_of_many_caches_what_they_were_made_of_is_read_once(tmp_path, monkeypatch):
     """Red before: once for each, of which each may name thousands of files."""
     monkeypatch.chdir(tmp_path)
     caches = [f"{number}.pt" for number in range(20)]
     for name in ("rows.csv", *caches):
         Path(name).write_text(name)
-    made_files.remember(caches, {"rows.csv": artifacts.sha256("rows.csv")})
+    sources = {"rows.csv": artifacts.sha256("rows.csv")}
+    made_files.remember(dict.fromkeys(caches, "f01"), sources)
     reads, read = [], artifacts.read_record
     monkeypatch.setattr(artifacts, "read_record", lambda *of: reads.append(of[0]) or read(*of))
     assert "rows.csv" in with_sources(dict.fromkeys(caches, "f00"))
@@ -235,6 +269,27 @@ def test_one_that_is_missing_and_made_is_no_change(job):
         assert GONE not in read_by(RESULT).values()
 
 
+MISSING = """
+from twinrun.process.shared_files import under_way
+try:
+    open('best.json')
+except FileNotFoundError:
+    pass
+under_way()
+open('best.json', 'w').write('1')
+"""
+
+
+def test_one_that_is_missing_and_written_by_steps_costs_no_checkpoint(job):
+    """Red before: of who was killed behind that the next plan was told that it had changed."""
+    with kept(RESULT, "") as log, side_by_side("w", alone=False):
+        launch("job:train", {"code": MISSING}, log)
+        notes = read_notes.notes_of(import_log.log_of(RESULT))
+        noted = notes.read_bytes()
+    notes.write_bytes(noted)  # as one that was killed has left them
+    assert state_of() == ""
+
+
 PARTS = """
 from twinrun.process.shared_files import begins_part
 for name in ("rows", "more"):
@@ -252,6 +307,18 @@ def test_a_cache_is_made_of_what_its_own_workload_has_read(job):
     job(PARTS, who="rehearsal")
     job("open('rows.pt').read()")
     assert {*read_by(RESULT)} == {"rows.pt", "data/rows.csv"}
+
+
+MEMORY = PARTS.replace("begins_part()\n    if", "begins_part()\n    rows = known()\n    if")
+MEMORY = MEMORY.replace("open(f'data/{name}.csv').read()", "rows")
+
+
+def test_a_part_that_has_its_table_from_memory_rests_on_it(job):
+    known = "import functools\n@functools.cache\ndef known(): return open('data/rows.csv').read()"
+    time.sleep(0.05)  # by the clock of the files
+    job(f"{known}\n{MEMORY}", who="rehearsal")
+    job("open('more.pt').read()")
+    assert {*read_by(RESULT)} == {"more.pt", "data/rows.csv"}
 
 
 REMADE = "open('cache.csv').read(); time.sleep(0.05); os.system('echo 2 > cache.csv')"

@@ -1,7 +1,7 @@
 """What caches were made of that jobs find: a part of what these have read, and it may be newer."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,22 +17,28 @@ from twinrun.process.read_files import (
     mark_now,
     newer,
 )
-from twinrun.process.read_notes import GONE, STATE
+from twinrun.process.read_notes import GONE, STATE, named_alone
 from twinrun.wording import some
 
 
 def held_by_this_job() -> dict[str, str]:
     """Return what `read_files.held` does of the job of this process, with what that was made of."""
-    return with_sources(held(Path(os.environ[LOG])) if LOG in os.environ else {})
+    log = Path(os.environ[LOG]) if LOG in os.environ else None
+    return {} if log is None else with_sources(held(log), named_alone(log))
 
 
-def with_sources(read: Mapping[str, str]) -> dict[str, str]:
-    """Add to what a job has read what that was made of, as it is now; nothing of what is gone."""
+def with_sources(read: Mapping[str, str], named: Container[str] = ()) -> dict[str, str]:
+    """Add to what a job has read what that was made of, as it is now; nothing of what is gone.
+
+    Args:
+        read: as of `read_files.held`.
+        named: of that what it names alone, and may find in a cache that is older.
+    """
     found = dict(read)
     for cache, sources in sources_of(read).items():
         for file, mark in sources.items():
             with suppress(OSError):
-                if file not in found and (now := _now(file, mark)) != GONE:
+                if (file not in read or file in named) and (now := _now(file, mark)) != GONE:
                     is_newer = now != mark and cache_and_mark(mark)[0] is None
                     found[file] = newer(cache, now) if is_newer else now
     return found

@@ -29,7 +29,7 @@ from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
 from twinrun.process.made_files import remember
 from twinrun.process.read_files import as_noted, changed, held, told_apart
-from twinrun.process.read_notes import GONE, notes_of, parts_noted
+from twinrun.process.read_notes import GONE, named_alone, notes_of, parts_noted
 from twinrun.process.source_hash import find_source
 
 
@@ -62,12 +62,15 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
         begun, entries = _read(log)
         entries = [entry for entry in entries if Path(entry.file).is_file()]
         found, made = told_apart(held(log))
-        read = with_sources(found)
+        named = named_alone(log)
+        read = with_sources(found, named)
         left = {*made}  # in the end all that was made is noted once more
         for part in parts_noted(log):
-            if left & part:  # most jobs make nothing
+            if of := left & part:  # most jobs make nothing
                 of_part = {file: mark for file, mark in found.items() if file in part}
-                remember(left & part, with_sources(of_part))
+                # A part that has read nothing has it from memory: another one had read it.
+                sources = with_sources(of_part or found, named)
+                remember({file: made[file] for file in of}, sources)
                 left -= part
         beside, read = _found_beside(begun.beside, entries), {**begun.read, **read}
         _write(log, _Begun(planned, beside, read, {**begun.made, **made}), entries)

@@ -124,9 +124,9 @@ def names_again(mark: str, folder: Path, working: Path) -> str:
     return of_kinds(now, kinds)
 
 
-def is_of_trainings(file: str, since: int) -> bool:
-    """Say whether trainings of this working directory have written a file since a moment (ns)."""
-    return _writers(*_log(Path())).last(os.path.abspath(file)) > since  # noqa: PTH100
+def is_of_trainings(file: str, since: int, working: Path = Path()) -> bool:
+    """Say whether trainings of a working directory have written a file since a moment (ns)."""
+    return _writers(*_log(working)).last(os.path.abspath(working / file)) > since  # noqa: PTH100
 
 
 def is_changed_by_others(file: str, working: Path) -> bool:

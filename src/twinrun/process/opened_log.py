@@ -189,12 +189,11 @@ class OpenedLog:
             entry = "stale" if is_stale and "written" not in ours else None
         elif file in self.by.earlier and ours.isdisjoint(("written", "prepared")):
             changed = changed_at(file) or 0  # it is gone
+            is_theirs = file in self.by.several or changed <= self.by.until(file)
             if not ours and changed > self.began + TICK_NS:  # by who has it open since before
                 entry = "disturbed"
-            elif changed > self.by.earlier[file] - TICK_NS and (
-                file in self.by.several or len(self.read) < MOST_FOUND
-            ):
-                entry = "found"
+            elif is_theirs and changed > self.by.earlier[file] - TICK_NS:
+                entry = "found" if file in self.by.several or len(self.read) < MOST_FOUND else None
         self.note_opened(file)
         if entry != "disturbed" and not is_moved:
             self.note_shared(file)
@@ -204,11 +203,11 @@ class OpenedLog:
             self.read.add((file, entry))
             self.append(entry, file)
 
-    def note_data(self, file: str) -> None:
-        """Note a file that is read, unless trainings write it."""
+    def note_data(self, file: str, *, is_named: bool = False) -> None:
+        """Note a file that is read, or named, unless trainings write it."""
         is_made = self.ours.get(file) == {"prepared"}
         if is_made or not self.is_of_trainings(file):
-            self.data.note(file, began=self.began, is_made=is_made)
+            self.data.note(file, began=self.began, is_made=is_made, is_named=is_named)
 
     def note_listed(self, folder: str) -> None:
         """Note a folder whose files it lists; to what trainings write in it each adds."""

@@ -164,7 +164,15 @@ def changed(read: Mapping[str, str], folder: Path = Path()) -> dict[str, str]:
         folder: the working directory.
     """
     found = {file: _now_once(file, mark, folder) for file, mark in read.items()}
-    return {file: mark for file, mark in found.items() if mark != read[file]}
+    found = {file: mark for file, mark in found.items() if mark != read[file]}
+    # What was missing, and each training writes later, it misses again.
+    return {
+        f: mark for f, mark in found.items() if read[f] != GONE or not _is_made_later(f, folder)
+    }
+
+
+def _is_made_later(file: str, folder: Path) -> bool:
+    return is_of_trainings(file, 0, folder) and not is_changed_by_others(file, folder)
 
 
 def changed_by_others(made: Mapping[str, str], folder: Path = Path()) -> dict[str, str]:

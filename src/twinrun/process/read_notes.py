@@ -8,6 +8,7 @@ import json
 import os
 import stat
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ MOST_FILES = 10_000  # and folders, of a job
 _MOST_LOGGED = 1 << 22  # bytes of the file of notes: processes that know little note again
 STATE, MADE = " bytes written at ", "made "  # in a mark, and before one
 GONE, MEANWHILE = "gone", "changed while it was used"
-_PART = ""  # in the place of a file
+_PART = ""  # in the place of a file: another part begins, or a file was named alone
 _OF_MACHINE = ("/etc/", "/usr/lib/", "/usr/lib64/", "/usr/share/", "/lib/", "/lib64/")
 
 
@@ -68,6 +69,7 @@ class ReadFiles:
         began: int,
         written: Collection[str] | None = None,
         is_made: bool = False,
+        is_named: bool = False,
     ) -> None:
         """Note a file that is read, or a folder that is listed.
 
@@ -76,6 +78,7 @@ class ReadFiles:
             began: when (ns) the job did: what has changed since, it may have written itself.
             written: of a folder that is listed, the names there of what trainings write.
             is_made: this training has made it, ahead of its steps, and another one may find it.
+            is_named: its code names it, and nobody has seen that it was opened.
         """
         if self.knows(file) or len(self._known) >= MOST_FILES:
             return
@@ -96,6 +99,8 @@ class ReadFiles:
             is_made = is_made or (written is None and changed >= began)
             made = f"{MADE * is_made}{state_of(file)}" if written is None else None
             self._write(file, made or all_names(file, written or ()))
+            if is_named:
+                self._write(_PART, file)
 
     def note_changed(self, file: str) -> None:
         """Note that a file has changed since this process began to use what names it."""
@@ -157,12 +162,26 @@ def parts_noted(log: Path) -> list[set[str]]:
     """
     found: list[set[str]] = [set()]
     with suppress(OSError):  # nothing was
-        for file, _ in _lines(notes_of(log).read_bytes()):
-            if file == _PART:
-                found.append(set())
-            else:
+        for file, mark in _lines(notes_of(log).read_bytes()):
+            if file != _PART:
                 found[-1].add(relative(file))
+            elif not mark:
+                found.append(set())
     return found
+
+
+def named_alone(log: Path) -> set[str]:
+    """Return which files the code of a job names, and no process was seen to open.
+
+    Args:
+        log: of the imports of the job.
+    """
+    try:
+        lines = [*_lines(notes_of(log).read_bytes())]
+    except OSError:  # nothing was noted
+        return set()
+    times = Counter(file for file, _ in lines)
+    return {relative(mark) for file, mark in lines if file == _PART and times[mark] == 1}
 
 
 def state_of(file: str | Path) -> str:

@@ -243,7 +243,7 @@ def _look_at_named() -> None:
         _log.read_on()
         for file, changed in _named.items():
             if changed_at(file) == changed:
-                _log.note_data(file)
+                _log.note_data(file, is_named=True)
             elif file in _log.opened_at and not _log.is_of_trainings(file):
                 _log.data.note_changed(file)  # it was read behind the first step
 

@@ -163,8 +163,8 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
 
 
 def _rehearse_parts(send: Callable[[str | Rehearsed], None], parts: Sequence[Part]) -> None:
-    begins_part()
     for part in parts:
+        begins_part()
         send(rehearse_part(part, send))
 
 
