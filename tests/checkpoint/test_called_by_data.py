@@ -465,6 +465,58 @@ def test_one_that_a_hook_exchanges_between_reloads_is_refused(tmp_path):
     ]
 
 
+class Turned(torch.utils.data.Dataset):
+    """Has attributes of the names that a data module may have."""
+
+    def __init__(self, rows, move):
+        self.rows, self.move = rows, move
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+class GivesOn(Moves):
+    """Gives it to its dataset, too."""
+
+    make = staticmethod(lambda: by_a_global)
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(
+            Turned(super().train_dataloader().dataset, self.move), 16
+        )
+
+
+class HasSeveral(Moves):
+    """Asks for them by name."""
+
+    make = staticmethod(lambda: {"train": by_a_global})
+
+    def train_dataloader(self):
+        assert self.move["train"]
+        return super().train_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return [self.move["train"](batch[0]), batch[1]] if self.trainer.training else batch
+
+
+class WeakensOne(Small):
+    def on_train_epoch_start(self):
+        if self.current_epoch == 2:
+            self.trainer.datamodule.move["train"] = weak
+
+
+@pytest.mark.parametrize(("data", "module"), [(GivesOn, Weakens), (HasSeveral, WeakensOne)])
+def test_so_is_one_that_making_loaders_only_reads(tmp_path, data, module):
+    """Red before: in silence, as a dataset sets an attribute of the name, or as it was named."""
+    options = {"data": data, "module": module, "in_epoch": every(1), "max_epochs": 3}
+    _, _, said = fit(tmp_path, reload_dataloaders_every_n_epochs=1, **options)
+    assert "move" in said[0]
+    assert "changes while the training runs" in said[0]
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("data", [ByItself, Filled])
 @pytest.mark.parametrize(("kill", "at"), [(12, 11), (14, 13)])

@@ -8,16 +8,21 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from twinrun.checkpoint.users_code import is_users, names_in
 from twinrun.containers import entries, is_container, size_of
 
 _ANY = {"__dict__", "vars", "setattr"}  # by these code sets any attribute
+# Methods by which a container is changed.
+_CHANGING = {"append", "appendleft", "extend", "insert", "add", "update", "setdefault"}
+_CHANGING |= {"pop", "popleft", "remove", "discard", "clear", "sort", "reverse", "__setitem__"}
 _MOST = 64  # entries of a container in which functions are looked for
 # Where an object is called, and a class.
-_CALLED = (("__call__",), ("__init__", "__new__", "__post_init__"))
+_MAKES = ("__init__", "__new__", "__post_init__")
+_CALLED = (("__call__",), _MAKES)
 AROUND = (functools.partial, functools.partialmethod, functools.cached_property)
 AROUND += (types.MethodType, property, staticmethod, classmethod, type(functools.cache(len)))
 INSIDE = ("func", "args", "keywords", "__func__", "__self__", "fget", "__wrapped__")
@@ -43,21 +48,61 @@ def named_by(functions: Iterable[object], owners: Sequence[object]) -> set[str]:
     return _Followed([*owners, *functions], set()).names
 
 
-def stored_behind(owners: Sequence[object], name: str) -> tuple[set[str], set[str] | None]:
-    """Name all that the code behind a name names, and the attributes that it sets: None if any.
+@dataclass(frozen=True)
+class Stored:
+    """What the code behind a name sets."""
+
+    attributes: set[str]
+    """Attributes of the owners, as far as can be seen."""
+    inside: set[str]
+    """All that it names, if it sets anything else: an item, or an attribute of another object."""
+
+
+def stored_behind(owners: Sequence[object], name: str) -> Stored | None:
+    """Say what the code behind a name sets; None if that may be any attribute.
+
+    A method of another class sets its own object's by `self`, which are no owner's.
 
     Args:
         owners: whose attribute it is.
         name: of the attribute.
     """
     followed = _Followed(owners, {name})
-    stored = {each for code in followed.codes for each in _stored_in(code)}
-    return followed.names - {name}, None if _ANY & followed.names else stored
+    if _ANY & followed.names:
+        return None
+    bases = [base for owner in owners for base in type(owner).__mro__]
+    own = {code for base in bases for member in vars(base).values() for code in _codes_in(member)}
+    attributes, sets_others = set[str](), not _CHANGING.isdisjoint(followed.names)
+    # By `super` it comes to the class, and so to its constructor, which has made the owner.
+    for code in (each for each in followed.codes if each not in own or each.co_name not in _MAKES):
+        is_method = code in own or "." in code.co_qualname.rpartition("<locals>.")[2]
+        itself = code.co_varnames[0] if is_method and code.co_argcount else None
+        for where, stored in _stored_in(code):
+            is_own = where == (itself or where) or where == "datamodule"
+            if stored is None or (code in own and not is_own):
+                sets_others = True
+            elif code in own or where != itself:
+                attributes.add(stored)
+    return Stored(attributes, followed.names - {name} if sets_others else set())
+
+
+def _codes_in(member: object) -> Iterator[types.CodeType]:
+    of_property = [getattr(member, name, None) for name in ("fget", "__func__", "__wrapped__")]
+    for each in (member, *of_property):
+        if isinstance(each, types.FunctionType):
+            yield each.__code__
 
 
 @functools.cache
-def _stored_in(code: types.CodeType) -> frozenset[str]:
-    found = {str(s.argval) for s in dis.get_instructions(code) if s.opname == "STORE_ATTR"}
+def _stored_in(code: types.CodeType) -> frozenset[tuple[object, str | None]]:
+    """Return of what, by its name, which attributes are set; None for an item."""
+    found, before = set[tuple[object, str | None]](), None
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_ATTR", "STORE_SUBSCR"):
+            # Newer versions of Python load two at once.
+            where = before[-1] if isinstance(before, tuple) else before
+            found.add((where, str(step.argval) if step.opname == "STORE_ATTR" else None))
+        before = step.argval
     inside = [each for each in code.co_consts if isinstance(each, types.CodeType)]
     return frozenset(found.union(*map(_stored_in, inside)))
 

@@ -17,14 +17,16 @@ class MadeAnew:
         """Read that code, if loaders are made anew."""
         self.is_any = vars(trainer)["reload_dataloaders_every_n_epochs"] > 0
         """Whether they are."""
-        self._stored, self._named = set[str](), set[str]()
+        self._stored, self._inside = set[str](), set[str]()
         self._may_be_all = False
         owners = (trainer.lightning_module, vars(trainer).get("datamodule"))
         for maker in _MAKERS if self.is_any else ():
-            named, stored = stored_behind(owners, maker)
-            self._may_be_all |= stored is None
-            self._stored |= stored or set()
-            self._named |= named
+            stored = stored_behind(owners, maker)
+            if stored is None:
+                self._may_be_all = True
+            else:
+                self._stored |= stored.attributes
+                self._inside |= stored.attributes | stored.inside
 
     def may_exchange(self, name: str, *, is_inside: bool) -> bool:
         """Say whether making loaders may put another object there.
@@ -33,5 +35,5 @@ class MadeAnew:
             name: of an attribute of the data module.
             is_inside: whether it is asked of what lies in the attribute, not of it.
         """
-        names = self._named if is_inside else self._stored
+        names = self._inside if is_inside else self._stored
         return self._may_be_all or name in names
