@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
-from resumed import assert_resumed, fit
+from resumed import assert_resumed, every, fit
 from small import Points, Small
 
 
@@ -33,8 +33,8 @@ class StartsAtZero(Small):
 def test_the_flag_of_a_buffer_comes_back(tmp_path, options):
     """Red before: "zero of the module is not what it was where the checkpoint was taken"."""
     at = [5] if options else [6]
-    every = {"every_batches": 1000} if options else {}
-    assert_resumed(tmp_path, at, kills=[7], module=StartsAtZero, max_epochs=3, **every, **options)
+    rarely = {"every_batches": 1000} if options else {}
+    assert_resumed(tmp_path, at, kills=[7], module=StartsAtZero, max_epochs=3, **rarely, **options)
 
 
 class KeepsAGraph(Small):
@@ -100,3 +100,41 @@ def test_a_configuration_as_hyperparameters_costs_no_checkpoint(tmp_path, monkey
     monkeypatch.setattr(checkpoint_connector, "_OMEGACONF_AVAILABLE", True)
     options = {"module": Configured, "data": ConfiguredPoints}
     assert_resumed(tmp_path, [5], kills=[7], minutes=0, every_batches=1000, **options)
+
+
+class KeepsStarts(Small):
+    """Keeps with each parameter where it began, and pulls it there in the last epoch."""
+
+    def on_train_start(self):
+        for parameter in self.parameters():
+            parameter.start = parameter.detach().clone()
+            parameter.scale = parameter.detach().norm().item()
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss + self.pull() if self.current_epoch == 3 else loss
+
+    def pull(self):
+        return sum((p - p.start).square().sum() * (1 + p.scale) for p in self.parameters())
+
+
+class KeepsLast(Small):
+    """Keeps with each parameter what it was a step ago."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        for parameter in self.parameters():
+            loss = loss + 0.1 * (parameter - getattr(parameter, "last", 0.0)).square().sum()
+            parameter.last = parameter.detach().clone()
+        return loss
+
+
+@pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
+def test_what_a_hook_puts_on_parameters_is_put_back(tmp_path, kill, at):
+    """Red before: made anew of the resumed weights, in silence."""
+    assert_resumed(tmp_path, [at], kills=[kill], module=KeepsStarts, max_epochs=4)
+
+
+def test_what_steps_put_there_is_a_reason_against_checkpoints(tmp_path):
+    _, _, said = fit(tmp_path, module=KeepsLast, in_epoch=every(1))
+    assert "last of hidden.weight of KeepsLast changes while the training runs" in said[0]

@@ -21,6 +21,7 @@ from twinrun.checkpoint.held_by_called import is_called, is_few, look_inside
 from twinrun.checkpoint.looks import UNSEEN
 from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
+from twinrun.checkpoint.tensor_attributes import FLAG, of_tensor
 from twinrun.checkpoint.unsaved_optimizers import (
     TEXT,
     states_of_optimizers,
@@ -146,7 +147,9 @@ def owner_of(trainer: pl.Trainer, key: str) -> tuple[object, str]:
     key = key.removesuffix(IS_CALLED)
     if key.startswith(MODULE):
         path, _, name = key.removeprefix(MODULE).rpartition(" ")
-        return trainer.lightning_module.get_submodule(path), name
+        part = trainer.lightning_module.get_submodule(path)
+        tensor, attribute = of_tensor(part, name)
+        return (part, name) if tensor is None or attribute == FLAG else (tensor, attribute)
     kind = next(kind for kind in (CALLBACK, OPTIMIZER, BESIDE) if key.startswith(kind))
     index, name = key.removeprefix(kind).split(" ", 1)
     if index == DATA:

@@ -26,6 +26,7 @@ from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain,
 from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.shared_metrics import OF_COLLECTIONS, shared_by_metrics
 from twinrun.checkpoint.stream_position import parts_of
+from twinrun.checkpoint.tensor_attributes import FLAG, of_tensor, on_tensors, tensors_of
 from twinrun.checkpoint.unsaved_state import LATE, WRAPPED
 from twinrun.checkpoint.users_code import attributes_seen
 from twinrun.containers import attributes_of, entries, is_bar, is_container
@@ -204,10 +205,12 @@ def set_attribute(part: torch.nn.Module, name: str, value: Any) -> None:
     """Set what `looked_at` calls so."""
     if isinstance(part, Metric):
         part._computed = None  # what it has computed of its states of before
-    tensor_name, _, flag = name.rpartition(".")
-    if flag != "requires_grad" or not tensor_name:
+    tensor, flag = of_tensor(part, name)
+    if tensor is None:
         setattr(part, name, value)
-    elif (tensor := tensors_of(part)[tensor_name]).is_leaf:
+    elif flag != FLAG:
+        setattr(tensor, flag, value)
+    elif tensor.is_leaf:
         tensor.requires_grad_(value)
     elif not value:
         tensor.detach_()  # of what was computed the flag cannot be set
@@ -222,16 +225,9 @@ def graphs_held(module: pl.LightningModule) -> Iterator[str]:
                 yield f"{type(part).__name__}.{name}"
 
 
-def tensors_of(part: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return a part's own parameters and buffers, by name: of both the flag may change."""
-    return dict([*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)])
-
-
 def looked_at(part: torch.nn.Module) -> dict[str, object]:
-    """Return the attributes of a part of the module, and its flags, by name."""
-    flags: dict[str, object] = {"training": part.training}
-    for name, tensor in tensors_of(part).items():
-        flags[f"{name}.requires_grad"] = tensor.requires_grad
+    """Return the attributes of a part of the module and of its tensors, and flags, by name."""
+    flags = {"training": part.training, **on_tensors(part)}
     own = {
         name: value
         for name, value in attributes_of(part).items()
