@@ -271,6 +271,36 @@ def test_metrics_are_resumed_in_a_later_epoch(tmp_path, module, sanity):
     assert_resumed(tmp_path, [7], kills=[8], module=module, **options)
 
 
+class Own(MeanMetric):
+    """One of a user's."""
+
+
+class MeansOf(Small):
+    """Logs the mean of an array that is summed up in whatever kind of numbers the metric has."""
+
+    kind = MeanMetric
+
+    def __init__(self):
+        super().__init__()
+        self.mean = self.kind()
+
+    def training_step(self, batch, batch_idx):
+        self.mean(batch[0].abs())
+        self.log("mean", self.mean, on_epoch=True)
+        return super().training_step(batch, batch_idx)
+
+
+class MeansOfOwn(MeansOf):
+    kind = Own
+
+
+@pytest.mark.parametrize("module", [MeansOf, MeansOfOwn])
+def test_in_double_precision_they_sum_up_in_the_same_numbers(tmp_path, module):
+    """Red before: in single precision at first, as they had not been logged yet, in silence."""
+    options = {"precision": "64-true", "max_epochs": 3}
+    assert_resumed(tmp_path, [7], kills=[8], module=module, **options)
+
+
 def test_metrics_are_resumed_twice(tmp_path):
     options = {"num_sanity_val_steps": 2, "max_epochs": 3}
     assert_resumed(tmp_path, [3, 7], kills=[4, 8], module=InTraining, **options)

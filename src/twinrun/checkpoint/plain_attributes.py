@@ -228,6 +228,8 @@ def graphs_held(module: pl.LightningModule) -> Iterator[str]:
 def looked_at(part: torch.nn.Module) -> dict[str, object]:
     """Return the attributes of a part of the module and of its tensors, and flags, by name."""
     flags = {"training": part.training, **on_tensors(part)}
+    if isinstance(part, Metric):  # in double precision Lightning sets that of one that is logged
+        flags["_dtype"] = part.dtype
     own = {
         name: value
         for name, value in attributes_of(part).items()
@@ -239,7 +241,8 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
     is_metric = type(part).__module__.startswith("torchmetrics.")
     kinds = (*PLAIN, torch.Tensor) if is_metric else PLAIN
     states = {*vars(part).get("_defaults", ()), "_update_count", *OF_COLLECTIONS}
-    if isinstance(part, Metric):  # a place in a window, which no state has
+    if isinstance(part, Metric):
+        # A place in a window, which no state has.
         hidden = {name for name, value in own.items() if isinstance(value, kinds)}
         states |= hidden - set_by(Metric, ("torchmetrics.",))
     plain = {

@@ -2,7 +2,7 @@
 
 import collections
 import types
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import numpy as np
@@ -120,11 +120,16 @@ def _beside_saved(schedule: Any, found: Found) -> Iterator[Found]:
     """
     is_saved = type(schedule).state_dict.__module__.startswith("torch.")
     is_one = any(found.owner is each and is_called_object(each) for each in schedule.lr_lambdas)
-    is_own = is_saved and is_one and found.name.rpartition(".")[2] in vars(found.owner)
+    is_own = is_saved and is_one and found.name.rpartition(".")[2] in _saved_of(found.owner)
     if not (is_own and isinstance(found.value, (*PLAIN, torch.Tensor, np.ndarray))):
         yield found
     elif isinstance(found.value, PLAIN):
         yield found._replace(value=Said(repr(found.value)))
+
+
+def _saved_of(value: object) -> Container[str]:
+    """Name the attributes that `LambdaLR.state_dict` has of an object: none in slots."""
+    return getattr(value, "__dict__", ())
 
 
 def _entries(value: Any) -> Iterator[tuple[str, object]]:
