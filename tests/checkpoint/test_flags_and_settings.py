@@ -129,6 +129,35 @@ class KeepsLast(Small):
         return loss
 
 
+class InSlots:
+    """Gives rates, and has no attributes that torch's schedule could save."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self):
+        self.steps = 0
+
+    def __call__(self, epoch):
+        self.steps += 1
+        return 1 / (1 + self.steps)
+
+
+class HasSlots(Small):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, InSlots())]
+
+
+def test_a_schedule_that_cannot_be_saved_costs_its_checkpoints_alone(tmp_path):
+    """Red before: the training ended with an `AttributeError`, or a `TypeError` of a look."""
+    whole, _, said = fit(tmp_path, module=HasSlots, in_epoch=every(1), max_epochs=2)
+    assert "'epoch': 2" in whole[-1]
+    assert said == [
+        "no checkpoints are written: LambdaLR.state_dict fails (AttributeError: 'InSlots' object "
+        "has no attribute '__dict__')"
+    ]
+
+
 @pytest.mark.parametrize(("kill", "at"), [(8, 7), (12, 11)])
 def test_what_a_hook_puts_on_parameters_is_put_back(tmp_path, kill, at):
     """Red before: made anew of the resumed weights, in silence."""

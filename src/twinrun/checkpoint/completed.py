@@ -24,7 +24,7 @@ from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.stream_position import positions_of
 from twinrun.checkpoint.told_epochs import looks_told, values_told
 from twinrun.checkpoint.whole_state import saving
-from twinrun.errors import TwinrunError
+from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import rng_states
 
 _INNER = " (a schedule inside of another one: its state_dict may give that one's state_dict)"
@@ -39,9 +39,16 @@ def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
         key: of what `Resumable` adds to it.
 
     Raises:
-        TwinrunError: if it holds more than data, or a hook that saves it changes what is trained.
+        TwinrunError: if it holds more than data, a schedule has no state that can be saved, or a
+            hook that saves it changes what is trained.
     """
     module = trainer.lightning_module
+    for config in trainer.lr_scheduler_configs:
+        try:
+            config.scheduler.state_dict()
+        except Exception as error:  # of an object in slots, which gives the rates, say
+            kind = type(config.scheduler).__name__
+            raise TwinrunError(f"{kind}.state_dict fails ({sentence_of(error)})") from error
     with saving(trainer, module, path) as before:
         whole = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         changed = before.undo()
