@@ -1,5 +1,6 @@
 """A flag of a buffer, and a configuration as hyperparameters: both once cost a checkpoint."""
 
+import functools
 import sys
 import types
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 from resumed import assert_resumed, every, fit
 from small import Points, Small
+
+from twinrun.errors import TwinrunError
 
 
 class StartsAtZero(Small):
@@ -127,6 +130,57 @@ class KeepsLast(Small):
             loss = loss + 0.1 * (parameter - getattr(parameter, "last", 0.0)).square().sum()
             parameter.last = parameter.detach().clone()
         return loss
+
+
+def rate(base, epoch):
+    return base if epoch == 3 else 1.0
+
+
+class Rates(Small):
+    """Has a function give its rates."""
+
+    def rates(self):
+        total = self.trainer.estimated_stepping_batches
+        return lambda epoch: 1 - epoch / total
+
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, self.rates())]
+
+
+class RatesOfItself(Rates):
+    def rates(self):
+        return lambda epoch: rate(self.hidden.out_features, epoch)
+
+
+class RatesByAPartial(Rates):
+    def rates(self):
+        return functools.partial(rate, 0.5)
+
+
+class RatesOfWeights(Rates):
+    def rates(self):
+        norm = self.hidden.weight.detach().norm().item()
+        return lambda epoch: rate(norm, epoch)
+
+
+class PartialOfWeights(Rates):
+    def rates(self):
+        return functools.partial(rate, self.hidden.weight.detach().norm().item())
+
+
+@pytest.mark.parametrize("module", [RatesOfWeights, PartialOfWeights])
+def test_rates_that_are_made_of_other_weights_end_the_attempt(tmp_path, module):
+    """Red before: Lightning has the function made of the checkpoint's weights; in silence."""
+    fit(tmp_path, module=module, kill=8, in_epoch=every(1), max_epochs=4)
+    with pytest.raises(TwinrunError, match=r"^LambdaLR.lr_lambdas\[0\] is not what it was where"):
+        fit(tmp_path, module=module, max_epochs=4)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("module", [Rates, RatesOfItself, RatesByAPartial])
+def test_other_rates_are_resumed(tmp_path, module):
+    assert_resumed(tmp_path, [7], kills=[8], module=module, max_epochs=4)
 
 
 class InSlots:

@@ -3,7 +3,7 @@
 Each by a key that says whose it is; in a resumed training those hooks set it once more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 import numpy as np
@@ -33,7 +33,7 @@ from twinrun.checkpoint.unsaved_state import (
     look_of_callbacks,
     says_itself,
 )
-from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.checkpoint.users_code import attributes_seen, is_called_object, is_users
 from twinrun.containers import is_really
 
 IS_CALLED = "()"  # behind the name of what can be called, of which others look at the name alone
@@ -52,6 +52,7 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{f"{CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
         **{key: look_inside(value, kept) for key, value in _called_objects(trainer).items()},
+        **{key: look_inside(value, kept) for key, value in _of_schedules(trainer)},
     }
     found = with_generators(found, attributes_now(trainer), kept) | beside_states_now(trainer)
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
@@ -114,6 +115,19 @@ def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
     }
     of_data = f"{BESIDE}{DATA} "  # which may be data
     return {k: v for k, v in found.items() if not k.startswith(of_data) or is_few(v)}
+
+
+def _of_schedules(trainer: pl.Trainer) -> Iterator[tuple[str, object]]:
+    """Yield the functions that give the rates of schedules: no state holds what is in them.
+
+    Lightning has them made when the weights of a checkpoint have been loaded.
+    """
+    for turn, config in enumerate(trainer.lr_scheduler_configs):
+        functions = vars(config.scheduler).get("lr_lambdas", ())
+        for index, function in enumerate(functions if is_really(functions, list) else ()):
+            if not is_called_object(function):  # torch saves its attributes
+                kind = type(config.scheduler).__name__
+                yield f"{OPTIMIZER}schedule {turn} {kind}.lr_lambdas[{index}]", function
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:
