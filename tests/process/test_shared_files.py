@@ -704,6 +704,28 @@ def test_what_one_training_has_made_for_all_is_told_from_what_each_changes(tmp_p
     assert changing(tmp_path / "log", files, "fourth", 0) == {*files[2:]}
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_what_took_long_to_make_is_found_until_somebody_edits_it(tmp_path, is_ended):
+    """Red before, of the edited one: what a user wrote was "made once, for all"."""
+    with Process(tmp_path, "other", is_under_way=False) as other:
+        other.do("file = open('best.txt', 'w')")
+        time.sleep(1.1)  # behind which a training opens a file again
+        other.do("file.write('2'); file.close()")
+        if is_ended:
+            other.do("shared_files.ends()")
+    with Process(tmp_path, "own") as own:
+        own.do(READ)
+    assert names_of(tmp_path, "found") == ["best.txt"]
+    time.sleep(1.1)
+    (tmp_path / "best.txt").write_text("3")
+    time.sleep(0.05)  # by the clock of the files
+    with Process(tmp_path, "third") as third:
+        third.do(READ)
+    found = files_of(tmp_path / "log", "third/1", "found", 0)
+    # Of one that was killed nobody knows how long it wrote.
+    assert len(found) == (0 if is_ended else 1)
+
+
 def test_what_a_training_finds_and_changes_itself_is_not_made_once(tmp_path):
     """Red before: a number that each one reads and counts up was "made once, for all"."""
     for name in ("other", "own"):

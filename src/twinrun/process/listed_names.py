@@ -11,15 +11,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from twinrun.process.opened_entries import (
-    AGAIN_NS,
-    LOG_FILE,
-    TICK_NS,
-    WRITES_OF,
-    Writers,
-    entries_of,
-    is_changed_since,
-)
+from twinrun.process.opened_entries import LOG_FILE, WRITES_OF, Writers, entries_of
 
 NAMES = "names "  # before what is said of a folder
 # Beside the code of a project lie its configs, logs and folders too.
@@ -137,8 +129,7 @@ def is_changed_by_others(file: str, working: Path) -> bool:
         working: that.
     """
     path = os.path.abspath(working / file)  # noqa: PTH100
-    last = _writers(*_log(working)).last(path)
-    return bool(last) and is_changed_since(path, last + AGAIN_NS + TICK_NS)
+    return _writers(*_log(working)).is_changed_by_others(path)
 
 
 def _log(working: Path) -> tuple[Path, int]:

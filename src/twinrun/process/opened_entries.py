@@ -121,6 +121,16 @@ class Writers:
         """Return when (ns) one opened it last to write it; 0 if none has."""
         return max((last for _, last, *_ in self._of.get(file, {}).values()), default=0)
 
+    def is_changed_by_others(self, file: str) -> bool:
+        """Say whether somebody has changed a file behind the last of them.
+
+        Who prepares one notes as it ends when it was changed last: of one that was killed, or goes
+        on, nobody knows how long it wrote.
+        """
+        several = self._of.get(file, {}).values()
+        last, first = max(((last, first) for first, last, *_ in several), default=(0, 0))
+        return last > first and is_changed_since(file, last + AGAIN_NS + TICK_NS)
+
     def add(self, file: str) -> bool:
         """Say whether any of them has written it as a whole, or changed it: maybe it was new."""
         several = self._of.get(file, {}).values()

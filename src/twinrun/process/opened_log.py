@@ -153,6 +153,7 @@ class OpenedLog:
             elif self.stepping and is_changed_since(file, self.stepping + TICK_NS):  # held open
                 self.append("extended", file)
             else:  # others may find it
+                self.append("prepared", file, changed_at(file))  # it may have taken long
                 self.data.note(file, began=self.began, is_made=True)
 
     def note_held(self, forks: Iterable[int] = ()) -> None:
@@ -189,7 +190,7 @@ class OpenedLog:
             entry = "stale" if is_stale and "written" not in ours else None
         elif file in self.by.earlier and ours.isdisjoint(("written", "prepared")):
             changed = changed_at(file) or 0  # it is gone
-            is_theirs = file in self.by.several or changed <= self.by.until(file)
+            is_theirs = file in self.by.several or not self.by.writers.is_changed_by_others(file)
             if not ours and changed > self.began + TICK_NS:  # by who has it open since before
                 entry = "disturbed"
             elif is_theirs and changed > self.by.earlier[file] - TICK_NS:

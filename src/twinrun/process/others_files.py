@@ -1,6 +1,6 @@
 """Files that others have opened to write: earlier trainings, those beside it, its attempts."""
 
-from twinrun.process.opened_entries import AGAIN_NS, TICK_NS, Entry, Writers, same_training
+from twinrun.process.opened_entries import Entry, Writers, same_training
 
 
 class OthersFiles:
@@ -24,10 +24,6 @@ class OthersFiles:
         """Files that other trainings have written since."""
         self.attempts = set[str]()
         """Files that earlier attempts at this one have written."""
-
-    def until(self, file: str) -> int:
-        """Say until when (ns) the last training that has opened a file may have written it."""
-        return self.writers.last(file) + AGAIN_NS + TICK_NS
 
     def note(self, file: str, who: str, entry: Entry, moment: int) -> None:
         """Take one of `WRITES_OF` of the log, or that a file was left as it was."""
