@@ -123,7 +123,7 @@ def _of_schedules(trainer: pl.Trainer) -> Iterator[tuple[str, object]]:
     Lightning has them made when the weights of a checkpoint have been loaded.
     """
     for turn, config in enumerate(trainer.lr_scheduler_configs):
-        functions = vars(config.scheduler).get("lr_lambdas", ())
+        functions = attributes_seen(config.scheduler).get("lr_lambdas", ())
         for index, function in enumerate(functions if is_really(functions, list) else ()):
             if not is_called_object(function):  # torch saves its attributes
                 kind = type(config.scheduler).__name__

@@ -53,8 +53,9 @@ def generators_in(value: object, parts: Container[int] = ()) -> Iterator[object]
         elif is_users(type(each).__module__) and not is_really(each, torch.nn.Module):
             seen.add(id(each))
             left += [(item, depth + 1) for item in attributes_seen(each).values()][::-1]
-        else:
-            left += [(item, depth + 1) for item in _held_by_called(each)][::-1]
+        elif held := _held_by_called(each):
+            seen.add(id(each))  # functions close over each other
+            left += [(item, depth + 1) for item in held][::-1]
 
 
 def _held_by_called(value: object) -> list[object]:
@@ -63,6 +64,6 @@ def _held_by_called(value: object) -> list[object]:
         return [value.func, *value.args, *value.keywords.values()]
     if is_really(value, types.MethodType | types.BuiltinMethodType):
         owner = value.__self__
-        is_part = isinstance(owner, type | types.ModuleType) or is_really(owner, torch.nn.Module)
+        is_part = issubclass(type(owner), type | types.ModuleType | torch.nn.Module)
         return [] if is_part else [owner]
     return [*variables_of(value).values()] if type(value) is types.FunctionType else []

@@ -44,11 +44,13 @@ def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
     """
     module = trainer.lightning_module
     for config in trainer.lr_scheduler_configs:
+        kind = type(config.scheduler)
         try:
-            config.scheduler.state_dict()
+            if kind.state_dict.__module__.startswith("torch."):
+                config.scheduler.state_dict()
         except Exception as error:  # of an object in slots, which gives the rates, say
-            kind = type(config.scheduler).__name__
-            raise TwinrunError(f"{kind}.state_dict fails ({sentence_of(error)})") from error
+            why = f"{kind.__name__}.state_dict fails ({sentence_of(error)})"
+            raise TwinrunError(why) from error
     with saving(trainer, module, path) as before:
         whole = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         changed = before.undo()

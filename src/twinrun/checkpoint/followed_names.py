@@ -78,10 +78,10 @@ def stored_behind(owners: Sequence[object], name: str) -> Stored | None:
         is_method = code in own or "." in code.co_qualname.rpartition("<locals>.")[2]
         itself = code.co_varnames[0] if is_method and code.co_argcount else None
         for where, stored in _stored_in(code):
-            is_own = where == (itself or where) or where == "datamodule"
-            if stored is None or (code in own and not is_own):
+            is_itself = where is None or where == itself
+            if stored is None or (code in own and not (is_itself or where == "datamodule")):
                 sets_others = True
-            elif code in own or where != itself:
+            elif code in own or not (is_method and is_itself):
                 attributes.add(stored)
     return Stored(attributes, followed.names - {name} if sets_others else set())
 
@@ -95,14 +95,17 @@ def _codes_in(member: object) -> Iterator[types.CodeType]:
 
 @functools.cache
 def _stored_in(code: types.CodeType) -> frozenset[tuple[object, str | None]]:
-    """Return of what, by its name, which attributes are set; None for an item."""
+    """Return of what, by its name, which attributes are set; None for an item.
+
+    The name is None where it is not seen, as in `self.count += 1`.
+    """
     found, before = set[tuple[object, str | None]](), None
     for step in dis.get_instructions(code):
         if step.opname in ("STORE_ATTR", "STORE_SUBSCR"):
-            # Newer versions of Python load two at once.
-            where = before[-1] if isinstance(before, tuple) else before
-            found.add((where, str(step.argval) if step.opname == "STORE_ATTR" else None))
-        before = step.argval
+            found.add((before, str(step.argval) if step.opname == "STORE_ATTR" else None))
+        # Newer versions of Python load two at once.
+        loaded = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+        before = loaded if isinstance(loaded, str) else None
     inside = [each for each in code.co_consts if isinstance(each, types.CodeType)]
     return frozenset(found.union(*map(_stored_in, inside)))
 

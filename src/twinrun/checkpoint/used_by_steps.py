@@ -22,10 +22,11 @@ def used_by_steps(trainer: pl.Trainer) -> set[str]:
         trainer: of the training.
     """
     module, data = trainer.lightning_module, vars(trainer).get("datamodule")
-    parts = [*module.modules(), *vars(trainer)["callbacks"]]
-    functions = [each for kind in {type(part) for part in parts} for each in _functions_of(kind)]
+    # Of the thousand layers of a class one.
+    parts = {type(part): part for part in (*module.modules(), *vars(trainer)["callbacks"])}
+    functions = [each for kind in parts for each in _functions_of(kind)]
     # Also by a method of the data module, or of a helper.
-    named = named_by(functions, [data, *parts])
+    named = named_by(functions, [data, *parts.values()])
     for hook in BATCH_HOOKS:
         named |= names_behind((data,), hook)
     used = named & attributes_seen(data).keys()
