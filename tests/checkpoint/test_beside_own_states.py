@@ -387,6 +387,36 @@ class Inside(ByNames):
         self.stages.known = state_dict["stages"]["known"]
 
 
+class Helper:
+    """Counts epochs, and what was best."""
+
+    def __init__(self):
+        self.seen, self.best = 0, 1000.0
+
+    def take(self, value):
+        self.seen += 1
+        self.best = min(self.best, value)
+
+
+class OfTheTrainer(pl.Callback):
+    """Says the trainer's epoch, and not how many a helper has seen: as many."""
+
+    def __init__(self):
+        self.helper = Helper()
+
+    def setup(self, trainer, pl_module, stage):
+        self.trainer = trainer
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.helper.take(trainer.callback_metrics["train_loss"].item())
+
+    def state_dict(self):
+        return {"epoch": self.trainer.current_epoch, "best": self.helper.best}
+
+    def load_state_dict(self, state):
+        self.helper.best = state["best"]
+
+
 class UnderAnotherName(ByNames):
     def state_dict(self):
         return {"w": self.wait, "p": self.patience, "d": [self.drops]}
@@ -400,6 +430,13 @@ def test_a_number_that_the_state_holds_of_another_one_is_refused(tmp_path, callb
     """Red before: resumed in silence, in other bits: a state has a 0 or a 1 nearly always."""
     _, _, said = fit(tmp_path, module=with_callback(callback), minutes=0)
     assert any("drops changes while the training runs" in sentence for sentence in said), said
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+def test_a_number_of_the_trainer_is_not_what_a_helper_counts(tmp_path):
+    """Red before: in silence, as both are as many where an epoch starts."""
+    _, _, said = fit(tmp_path, module=with_callback(OfTheTrainer), minutes=0)
+    assert any("seen changes while the training runs" in sentence for sentence in said), said
     assert not list(tmp_path.glob("*.ckpt"))
 
 

@@ -307,6 +307,9 @@ def test_a_cache_is_made_of_what_its_own_workload_has_read(job):
     job(PARTS, who="rehearsal")
     job("open('rows.pt').read()")
     assert {*read_by(RESULT)} == {"rows.pt", "data/rows.csv"}
+    Path("rows.pt").unlink()
+    job(PARTS.replace('("rows", "more")', '("rows",)'), who="rehearsal")  # of one workload
+    assert {*read_by(RESULT)} == {"data/rows.csv"}
 
 
 MEMORY = PARTS.replace("begins_part()\n    if", "begins_part()\n    rows = known()\n    if")

@@ -20,7 +20,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look_at_leaf
 from twinrun.checkpoint.plain_data import is_plain
-from twinrun.checkpoint.state_code import loads_a_state, names_of_state
+from twinrun.checkpoint.state_code import loads_a_state, may_say, names_of_state
 from twinrun.checkpoint.stateful import begins_if_asked
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.containers import set_attribute_of
@@ -172,7 +172,8 @@ class OwnState:
         if any(called[-1] in keys and keys.issubset(called) for keys in free):
             return True
         # Others are asked last, and as seldom as can be: a `state_dict` may write to a file.
-        is_read = len(free) >= times and self._reads(name)
+        may_be = len(free) >= times and may_say(self._owner, name, called[1:])
+        is_read = may_be and self._reads(name)
         return is_read or (bool(there) and (rest, seen) in self._loaded(name, singly=is_single))
 
     @functools.cached_property

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from twinrun.checkpoint.users_code import functions_in, is_users, names_in
+from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 
 _METHODS = ("state_dict", "load_state_dict")
 _ANY = {"__dict__", "vars", "getattr", "setattr"}  # by these code comes to all attributes
@@ -36,6 +36,24 @@ def names_of_state(owner: object) -> set[str] | None:
     names = {name for function in functions for name in names_in(function.__code__)}
     # Of the code of a library nothing is read.
     return None if not bases or _ANY & names else names
+
+
+def may_say(owner: object, name: str, inside: Sequence[str]) -> bool:
+    """Say whether the code of an object's state may give what lies in a helper of a user's.
+
+    A state may hold a number that is equal by chance, as of the trainer's epoch.
+
+    Args:
+        owner: whose state it is.
+        name: of the attribute with the helper.
+        inside: the names on the way from that; of one attribute the code has to spell it, or ask
+            the helper's class.
+    """
+    kind = type(attributes_seen(owner).get(name))
+    if len(inside) != 1 or not is_users(kind.__module__):
+        return True
+    named = names_of_state(owner)
+    return named is None or inside[0] in named or any(hasattr(kind, each) for each in named)
 
 
 def functions_behind(bases: Sequence[type], methods: Sequence[str]) -> Iterator[types.FunctionType]:

@@ -181,7 +181,8 @@ def named_alone(log: Path) -> set[str]:
     except OSError:  # nothing was noted
         return set()
     times = Counter(file for file, _ in lines)
-    return {relative(mark) for file, mark in lines if file == _PART and times[mark] == 1}
+    named = {mark for file, mark in lines if file == _PART and mark}
+    return {relative(file) for file in named if times[file] == 1}
 
 
 def state_of(file: str | Path) -> str:
