@@ -21,6 +21,7 @@ from twinrun.checkpoint.held_by_called import is_called, is_few, look_inside
 from twinrun.checkpoint.looks import UNSEEN
 from twinrun.checkpoint.own_to_process import is_name_or_moment
 from twinrun.checkpoint.plain_attributes import looked_at, set_attribute, states_of_attributes
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.tensor_attributes import FLAG, of_tensor
 from twinrun.checkpoint.unsaved_optimizers import (
     TEXT,
@@ -122,11 +123,11 @@ def _of_schedules(trainer: pl.Trainer) -> Iterator[tuple[str, object]]:
 
     Lightning has them made when the weights of a checkpoint have been loaded.
     """
-    for turn, config in enumerate(trainer.lr_scheduler_configs):
-        functions = attributes_seen(config.scheduler).get("lr_lambdas", ())
+    for turn, schedule in enumerate(schedules_of(trainer)):
+        functions = attributes_seen(schedule).get("lr_lambdas", ())
         for index, function in enumerate(functions if is_really(functions, list) else ()):
             if not is_called_object(function):  # torch saves its attributes
-                kind = type(config.scheduler).__name__
+                kind = type(schedule).__name__
                 yield f"{OPTIMIZER}schedule {turn} {kind}.lr_lambdas[{index}]", function
 
 

@@ -1,8 +1,8 @@
 """Write Lightning's checkpoint, completed by what it does not hold."""
 
 import io
-import pickle
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from twinrun.checkpoint.making_loaders import Making
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.stream_position import positions_of
 from twinrun.checkpoint.told_epochs import looks_told, values_told
@@ -39,34 +40,57 @@ def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
         key: of what `Resumable` adds to it.
 
     Raises:
-        TwinrunError: if it holds more than data, a schedule has no state that can be saved, or a
-            hook that saves it changes what is trained.
+        OSError: if the file cannot be written.
+        TwinrunError: if it holds more than data or what cannot be pickled, a state cannot be asked
+            for, or a hook that saves it changes what is trained.
     """
     module = trainer.lightning_module
-    for config in trainer.lr_scheduler_configs:
-        kind = type(config.scheduler)
+    for schedule in schedules_of(trainer):
+        kind = type(schedule)
         try:
             if kind.state_dict.__module__.startswith("torch."):
-                config.scheduler.state_dict()
+                schedule.state_dict()
         except Exception as error:  # of an object in slots, which gives the rates, say
             why = f"{kind.__name__}.state_dict fails ({sentence_of(error)})"
             raise TwinrunError(why) from error
     with saving(trainer, module, path) as before:
-        whole = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
-        changed = before.undo()
+        try:
+            whole = _asked_for(trainer)
+        finally:
+            changed = before.undo()
     if changed is not None:
         raise TwinrunError(f"{changed} changes where a checkpoint is saved (on_save_checkpoint)")
     whole[key] |= {"whole": before.state, "left_out": left_out.left_out_of(whole, module, key=key)}
     writer = trainer.strategy.checkpoint_io
-    if type(writer) is TorchCheckpointIO:
-        save_straight(whole, path)
-    else:
-        writer.save_checkpoint(whole, path)
+    try:
+        if type(writer) is TorchCheckpointIO:
+            save_straight(whole, path)
+        else:
+            writer.save_checkpoint(whole, path)
+    except (OSError, TwinrunError):
+        raise
+    except Exception as error:  # of what cannot be pickled, whatever its class raises
+        why = f"a checkpoint cannot be written ({sentence_of(error)})"
+        raise TwinrunError(f"{why}{_where(whole)}") from error
     # Before it replaces an older one: `fit` loads it with weights_only=True.
     try:
         as_data(path)
     except TwinrunError as error:
         raise TwinrunError(f"{error}{_where(whole)}") from None
+
+
+def _asked_for(trainer: pl.Trainer) -> dict[str, Any]:
+    """Have Lightning ask all that is trained for its state.
+
+    Raises:
+        TwinrunError: if a `state_dict` or a hook of a user's raises.
+    """
+    try:
+        return trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+    except (OSError, TwinrunError):
+        raise
+    except Exception as error:
+        raise TwinrunError(f"what is to be saved raises {sentence_of(error)}") from error
 
 
 def _where(checkpoint: Mapping[str, Any]) -> str:
@@ -82,13 +106,12 @@ def _where(checkpoint: Mapping[str, Any]) -> str:
 def _is_read(value: object) -> bool:
     """Say whether torch reads a value as data alone."""
     file = io.BytesIO()
-    torch.save(value, file)
-    file.seek(0)
-    try:
+    with suppress(Exception):  # of what cannot be pickled, whatever its class raises
+        torch.save(value, file)
+        file.seek(0)
         torch.load(file, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError):
-        return False
-    return True
+        return True
+    return False
 
 
 def complete(

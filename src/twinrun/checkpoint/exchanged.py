@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import BaseFinetuning
 
+from twinrun.checkpoint.schedules import schedules_of
+
 # Set by libraries where they are first used: folders of this process, and what they log.
 _OF_LIBRARIES = ("TORCH", "PYTORCH", "TRITON", "CUDA", "CUBLAS", "NCCL", "KMP", "KINETO", "TF_")
 _OF_LIBRARIES += ("TOKENIZERS_", "HF_", "WANDB_", "MLFLOW_", "GRPC_", "XLA_", "TWINRUN_", "LC_")
@@ -23,7 +25,7 @@ class Exchanged:
 
     def __init__(self, trainer: pl.Trainer) -> None:
         self._optimizers = [type(each) for each in trainer.optimizers]
-        self._schedules = [type(each.scheduler) for each in trainer.lr_scheduler_configs]
+        self._schedules = [type(each) for each in schedules_of(trainer)]
         module, callbacks = trainer.lightning_module, vars(trainer)["callbacks"]
         called = {id(parameter): name for name, parameter in module.named_parameters()}
         self._groups = [

@@ -19,6 +19,7 @@ from twinrun.checkpoint.followed_names import AROUND, INSIDE
 from twinrun.checkpoint.late_stored import BY_TEXT, stored_in
 from twinrun.checkpoint.late_unread import Method, methods_of, reading_unset, users_files
 from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_code import attributes_seen, functions_in, is_users, names_in
 from twinrun.containers import entries, is_container, size_of
@@ -123,9 +124,8 @@ def _lines(code: types.CodeType) -> set[int]:
 
 def _functions(trainer: pl.Trainer) -> Iterator[types.CodeType | None]:
     """Yield the code of a user's that a training may run; None where there is too much of it."""
-    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
     left: list[object] = [*trainer.lightning_module.modules(), *vars(trainer)["callbacks"]]
-    left += [*trainer.optimizers, *schedules, vars(trainer).get("datamodule")]
+    left += [*trainer.optimizers, *schedules_of(trainer), vars(trainer).get("datamodule")]
     left += parts_of(loaders_of(trainer))
     first = {*map(id, left)}
     seen: dict[int, object] = {}  # which are kept, so that no other gets their number

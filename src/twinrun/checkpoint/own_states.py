@@ -76,8 +76,9 @@ class OwnState:
         with suppress(Exception):  # of whatever class
             if not begins_if_asked(owner):
                 self._state, self._found = _state_of(owner)
-        # Of what loads one there is none yet.
-        self.is_nothing = self._state == {} and not loads_a_state(owner)
+        # Of what loads one there is none yet; what trains (an optimizer, a schedule) has one.
+        is_said = self._state == {} and not callable(getattr(type(owner), "step", None))
+        self.is_nothing = is_said and not loads_a_state(owner)
         """Whether it says that nothing is to be kept."""
         self._keys = _keys_of(self._found)  # under which it has a value
         self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()

@@ -18,6 +18,7 @@ import torch
 from twinrun.checkpoint.held_by_called import owner_of_method
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.plain_attributes import LIBRARIES, looked_at
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.stream_position import telling_data
 from twinrun.checkpoint.unsaved_state import says_itself
 from twinrun.checkpoint.users_code import attributes_seen, is_users
@@ -128,6 +129,6 @@ def _handle(value: object) -> Handle | None:
 
 def _owners(trainer: pl.Trainer) -> Iterator[object]:
     yield from vars(trainer)["callbacks"]
-    yield from (config.scheduler for config in trainer.lr_scheduler_configs)
+    yield from schedules_of(trainer)
     if (data := vars(trainer).get("datamodule")) is not None:
         yield data

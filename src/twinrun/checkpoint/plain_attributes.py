@@ -24,6 +24,7 @@ from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.own_states import is_other
 from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
 from twinrun.checkpoint.refusals import generators_of, loaders_of
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.shared_metrics import OF_COLLECTIONS, shared_by_metrics
 from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.tensor_attributes import FLAG, of_tensor, on_tensors, tensors_of
@@ -50,8 +51,8 @@ def states_of_attributes(
     # Lightning reads these itself.
     loops = (trainer.fit_loop, trainer.fit_loop.epoch_loop.val_loop)
     held |= {id(loop._combined_loader) for loop in loops}
-    held |= {id(config.scheduler) for config in trainer.lr_scheduler_configs}
-    held |= {id(each) for each in (*trainer.optimizers, *generators_of(loaders_of(trainer)))}
+    parts = (*schedules_of(trainer), *trainer.optimizers, *generators_of(loaders_of(trainer)))
+    held |= {*map(id, parts)}
     held |= {id(callback) for callback in vars(trainer)["callbacks"]}  # which are looked at as that
     found = {}
     for path, part in module.named_modules():
@@ -144,8 +145,8 @@ def _holders(trainer: pl.Trainer, shared: Container[tuple[str, str]]) -> dict[Ha
     for name, value in values:
         for handle in handles(value, LIBRARIES):
             found.setdefault(handle, []).append(name)
-    schedules = [each.scheduler for each in trainer.lr_scheduler_configs]
-    others = [*vars(trainer)["callbacks"], *schedules, vars(trainer).get("datamodule")]
+    schedules, data = schedules_of(trainer), vars(trainer).get("datamodule")
+    others = [*vars(trainer)["callbacks"], *schedules, data]
     for index, owner in enumerate((*others, *parts_of(loaders_of(trainer)))):
         # Of data themselves alone: there may be much inside.
         most = _MOST_INSIDE if index < len(others) else 1

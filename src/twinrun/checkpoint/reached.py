@@ -14,6 +14,7 @@ import torch
 
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.found import Found, Holder
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.state_code import names_of_state
 from twinrun.checkpoint.stateful import Stateful
 from twinrun.checkpoint.step_walk import StepWalk
@@ -105,7 +106,7 @@ def held_by_steps(
 ) -> Iterator[Found]:
     """Yield what the functions reach that make the steps; see `held_by_data_module`."""
     module = trainer.lightning_module
-    schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
+    schedulers = schedules_of(trainer)
     parts = [*module.modules(), *trainer.optimizers, *schedulers, *vars(trainer)["callbacks"]]
     parts += module.parameters()
     seen |= {

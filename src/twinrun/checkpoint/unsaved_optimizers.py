@@ -10,6 +10,7 @@ import torch
 from twinrun.batches import leaves
 from twinrun.checkpoint.looks import UNSEEN, look, look_at_leaf
 from twinrun.checkpoint.own_states import SAID, OwnState, is_other, seen_as
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.containers import entries, is_container
 from twinrun.optimizer_attributes import all_beside
 
@@ -20,8 +21,8 @@ TEXT = "text "  # or nothing: no number
 def values_of_optimizers(trainer: pl.Trainer) -> Iterator[tuple[str, str, object]]:
     """Yield what optimizers keep beside their `state_dict`: its key, its path and what it is."""
     module = trainer.lightning_module
-    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
-    held = [*module.parameters(), *module.buffers(), *module.modules(), *schedules, trainer]
+    parts = (*module.parameters(), *module.buffers(), *module.modules())
+    held = [*parts, *schedules_of(trainer), trainer]
     for index, optimizer in enumerate(trainer.optimizers):
         for path, value in all_beside(optimizer, held).items():
             yield f"{index} {type(optimizer).__name__}.{path}", path, value

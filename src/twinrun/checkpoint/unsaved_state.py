@@ -23,6 +23,7 @@ from twinrun.checkpoint.looks import UNSEEN, look, look_at_users, unseen_iterato
 from twinrun.checkpoint.own_states import MAY_GO, SAID, OwnState, is_other
 from twinrun.checkpoint.plain_data import is_plain
 from twinrun.checkpoint.said_inside import said_inside
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.users_code import (
     attributes_seen,
     held_by_others,
@@ -102,10 +103,9 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
 
 
 def _beside_own_states(trainer: pl.Trainer, kept: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
     owners = {
         **{str(turn): owner for turn, owner in enumerate(vars(trainer)["callbacks"])},
-        **{f"schedule{turn}": owner for turn, owner in enumerate(schedules)},
+        **{f"schedule{turn}": owner for turn, owner in enumerate(schedules_of(trainer))},
     }
     # First, as one may count how often it is asked.
     states = {key: OwnState(each) for key, each in owners.items() if says_itself(type(each))}
@@ -212,7 +212,7 @@ def kept_anyway(trainer: pl.Trainer) -> dict[int, str]:
     parts = (
         *(trainer, *module.modules(), *module.parameters(), *module.buffers()),
         *trainer.optimizers,
-        *(config.scheduler for config in trainer.lr_scheduler_configs),
+        *schedules_of(trainer),
         vars(trainer).get("datamodule"),
     )
     return {

@@ -19,6 +19,7 @@ from twinrun.checkpoint.left_out import tensors_of
 from twinrun.checkpoint.looks import UNSEEN, digest, look
 from twinrun.checkpoint.own_memory import id_of_memory, is_by_itself
 from twinrun.checkpoint.plain_data import as_data
+from twinrun.checkpoint.schedules import schedules_of
 from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.unsaved_state import OURS
 from twinrun.plain_tensors import bare
@@ -27,7 +28,7 @@ from twinrun.plain_tensors import bare
 def whole_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, str]:
     """Write down all that is trained, and what trains it, by its name."""
     found = {f"{name} of the module": digest(tensor) for name, tensor in tensors_of(module)}
-    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+    schedules = schedules_of(trainer)
     for kind, parts in (("optimizer", trainer.optimizers), ("schedule", schedules)):
         for turn, part in enumerate(parts):
             seen = _state_of(part)

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 import pytorch_lightning as pl
 import torch
 
+from twinrun.checkpoint.schedules import schedules_of
+
 # Hooks between the end of a step and the start of the next one, as Lightning calls them.
 OF_CALLBACKS = ("on_train_batch_start", "on_train_batch_end")
 OF_MODULES = (*OF_CALLBACKS, "lr_scheduler_step")
@@ -59,8 +61,7 @@ def _writers(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[bool]:
     for callback in vars(trainer)["callbacks"]:
         if not _is_of(callback, OURS):
             yield from (_has_own(callback, pl.Callback, name) for name in OF_CALLBACKS)
-    for config in trainer.lr_scheduler_configs:
-        yield not _is_of(config.scheduler, "torch.")
+    yield from (not _is_of(schedule, "torch.") for schedule in schedules_of(trainer))
 
 
 def _is_of(thing: object, package: str) -> bool:
