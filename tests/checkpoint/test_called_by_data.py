@@ -553,3 +553,73 @@ def test_so_are_parts_of_the_module_and_what_is_made_with_loaders(tmp_path):
     assert_resumed(tmp_path / "again", [7], kills=[8], data=MakesAgain, module=Small)
     options = {"data": Reloads, "module": Small, "reload_dataloaders_every_n_epochs": 1}
     assert_resumed(tmp_path / "reloads", [7], kills=[8], **options)
+
+
+class TestsWithIt(Background):
+    """The pool is tested with, or its length says how much is trained on."""
+
+    def test_dataloader(self):
+        return torch.utils.data.DataLoader(self.move, 16)
+
+    def predict_dataloader(self):
+        return torch.utils.data.DataLoader(self.move, 16)
+
+
+class CountsIt(Background):
+    def train_dataloader(self):
+        assert len(self.move) == 100
+        return super().train_dataloader()
+
+
+@pytest.mark.parametrize("data", [TestsWithIt, CountsIt])
+@pytest.mark.parametrize(("make", "says"), NOISE.values(), ids=NOISE)
+def test_so_is_one_that_code_which_makes_loaders_names(tmp_path, data, make, says):
+    """Red at 959891d6: any loader's code that named it had it left alone, in silence."""
+
+    class Gives(data):
+        pass
+
+    Gives.make = staticmethod(make)
+    _, _, said = fit(tmp_path, data=Gives, module=Mixes, in_epoch=every(1))
+    assert said[0].startswith(f"no checkpoints are written in mid-epoch: {says}")
+
+
+class NamesWhatItReads(Moves):
+    """A hook names the training data, which keep what they have read, also within others."""
+
+    make = staticmethod(Rows)
+    within = staticmethod(lambda rows: rows)
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(self.within(self.move), 16)
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        assert len(self.move) == 100
+        return batch
+
+
+class Within(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+WITHIN = {
+    "itself": lambda rows: rows,
+    "a subset": lambda rows: torch.utils.data.Subset(rows, range(64)),
+    "another one": Within,
+}
+
+
+@pytest.mark.parametrize("within", WITHIN.values(), ids=WITHIN)
+def test_what_a_training_loader_reads_is_looked_at_there(tmp_path, within):
+    class Names(NamesWhatItReads):
+        pass
+
+    Names.within = staticmethod(within)
+    assert_resumed(tmp_path, [5], kills=[6], data=Names)

@@ -7,19 +7,25 @@ import types
 from collections.abc import Iterator
 
 import pytorch_lightning as pl
+from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.followed_names import named_by, names_behind
+from twinrun.checkpoint.stream_position import parts_of
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 _MAKERS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
+_MAKE_LATER = "val_dataloader"  # what that reads may not be there yet
 
 
 def used_by_steps(trainer: pl.Trainer) -> set[str]:
-    """Name what of it the code of steps names, and no code that makes loaders.
+    """Name what of it the code of steps names, and no loader of the training reads.
+
+    What the code that makes validation loaders names counts as read by these, as they may be made
+    later. Loaders to test and to predict with give nothing to a training.
 
     Args:
-        trainer: of the training.
+        trainer: of the training, whose training loaders are there.
     """
     module, data = trainer.lightning_module, vars(trainer).get("datamodule")
     # Of the thousand layers of a class one.
@@ -30,9 +36,13 @@ def used_by_steps(trainer: pl.Trainer) -> set[str]:
     for hook in BATCH_HOOKS:
         named |= names_behind((data,), hook)
     used = named & attributes_seen(data).keys()
-    for maker in _MAKERS if used else ():
-        used -= names_behind((module, data), maker)
-    return used
+    if not used:
+        return used
+    loaders = tree_leaves([trainer.train_dataloader, trainer.val_dataloaders])
+    read = {*map(id, parts_of(loaders, are_all=True))}
+    attributes = attributes_seen(data)
+    used = {name for name in used if id(attributes[name]) not in read}
+    return used - names_behind((module, data), _MAKE_LATER)
 
 
 def _functions_of(kind: type) -> Iterator[object]:
