@@ -1,5 +1,6 @@
 """A fast step under the Trainer trains, counts and logs as the Trainer alone does."""
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -369,4 +370,34 @@ def test_a_log_is_of_the_moment_when_it_was_logged(tmp_path):
         module, *_ = fitted(LogsLate, POINTS, tmp_path, is_watched=False, compile="step")
     plain, *_ = fitted(LogsLate, POINTS, tmp_path)
     assert plain.logged.keys() >= {"beta", "by name", "in a dictionary", "weight"}
+    assert module.logged == pytest.approx(plain.logged, rel=1e-5)
+
+
+class LogsNumbersOfNumPy(LogsLate):
+    """Weighs the loss by the epoch, and logs that, and an entry of an array that it changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = np.ones(3)
+
+    def training_step(self, batch, batch_idx):
+        weight = 2 / (1 + np.exp(-self.trainer.current_epoch / 4))
+        loss = Regression.training_step(self, batch, batch_idx)["loss"] * weight
+        self.log("weight", weight)
+        self.log("single", np.float32(0.5) * self.trainer.current_epoch)
+        self.log("entry", self.weights[0], on_step=False, on_epoch=True)
+        self.log_dict({"mean": self.weights.mean()}, batch_size=np.int64(2))
+        self.weights *= 0.9
+        return loss
+
+
+@pytest.mark.parametrize("compiles", ["step", "module"])
+def test_numbers_of_numpy_are_logged(tmp_path, compiles):
+    """Red at 959891d6: refused, as an array without a dimension cannot be logged."""
+    with traced_only():
+        module, *_ = fitted(
+            LogsNumbersOfNumPy, POINTS, tmp_path, is_watched=False, compile=compiles
+        )
+    plain, *_ = fitted(LogsNumbersOfNumPy, POINTS, tmp_path)
+    assert plain.logged.keys() >= {"weight", "single", "entry", "mean"}
     assert module.logged == pytest.approx(plain.logged, rel=1e-5)

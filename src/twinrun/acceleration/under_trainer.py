@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import LightningOptimizer
@@ -172,7 +173,7 @@ class Speed(pl.Callback):
                 self._form = "parts"
                 result = self._fast.part(batch, batch_idx)
         for method, arguments, options in self._logged:
-            getattr(self._module, method)(*arguments, **options)
+            getattr(self._module, method)(*_with_numbers(arguments), **_with_numbers(options))
         self._logged.clear()
         return result
 
@@ -265,4 +266,10 @@ class Speed(pl.Callback):
 
 
 def _as_of_now(arguments: Arguments) -> Arguments:
-    return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), arguments)
+    now = tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), arguments)
+    return tree_map_only(np.ndarray, lambda array: array.copy(), now)
+
+
+def _with_numbers(arguments: Arguments) -> Arguments:
+    """Return numbers of NumPy as these: what is traced makes arrays without a dimension of them."""
+    return tree_map_only(np.ndarray, lambda array: array[()], arguments)
