@@ -312,6 +312,25 @@ def test_a_cache_is_made_of_what_its_own_workload_has_read(job):
     assert {*read_by(RESULT)} == {"data/rows.csv"}
 
 
+NOT_READ = PARTS.replace("        open(f'{name}.pt').read()\n", "")
+IN_FORKS = NOT_READ.replace(
+    "):\n    begins_part()",
+    "):\n    if os.fork():\n        os.wait()\n        continue\n    begins_part()",
+)
+IN_FORKS += "    os._exit(0)\n"
+
+
+@pytest.mark.parametrize("code", [NOT_READ, IN_FORKS], ids=["one process", "forks"])
+def test_so_is_one_that_it_has_not_read_again(job, code):
+    """Red at 959891d6: noted at the end alone, it was taken for made of the last one's data."""
+    Path("data/more.csv").write_text("1\n")
+    time.sleep(0.05)  # by the clock of the files
+    job(code, who="rehearsal")
+    for name in ("rows", "more"):
+        job(f"open('{name}.pt').read()")
+        assert {*read_by(RESULT)} == {f"{name}.pt", f"data/{name}.csv"}
+
+
 MEMORY = PARTS.replace("begins_part()\n    if", "begins_part()\n    rows = known()\n    if")
 MEMORY = MEMORY.replace("open(f'data/{name}.csv').read()", "rows")
 

@@ -74,9 +74,13 @@ def under_way() -> bool:
 
 
 def begins_part() -> None:
-    """Note that this process begins with another workload: what that reads makes its own caches."""
+    """Note that this process begins with another workload: what that reads makes its own caches.
+
+    And ahead of it what those before have made, in this process or in one that has ended.
+    """
     if _log is not None:
         with suppress(OSError):
+            _log.note_left()
             _log.data.begin_part()
 
 
