@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from resumed import assert_resumed, every, fit
+from resumed import Anew, assert_resumed, every, fit
 from small import Points, Small
 
 from twinrun.checkpoint.own_states import OwnState
@@ -520,3 +520,48 @@ def test_why_there_is_no_checkpoint_names_a_cure(tmp_path, module, cure):
     """Red before: none was named, or the module was said to keep what its schedule does."""
     _, _, said = fit(tmp_path, Points, module, minutes=0)
     assert any(re.search(cure, sentence) for sentence in said), said
+
+
+class Meter:
+    def __init__(self):
+        self.counts = 0
+
+    def add(self):
+        self.counts += 1
+
+
+class HasTwo(pl.Callback):
+    """Has two helpers alike, of which it saves the first."""
+
+    def __init__(self):
+        self.first, self.second = Meter(), Meter()
+
+    def on_after_backward(self, trainer, pl_module):
+        self.first.add()
+        self.second.add()
+        if self.second.counts > 8:
+            pl_module.hidden.weight.grad.mul_(0.1)
+
+    def state_dict(self):
+        return {"counts": self.first.counts}
+
+    def load_state_dict(self, state):
+        self.first.counts = state["counts"]
+
+
+class SavesBoth(HasTwo):
+    def state_dict(self):
+        return {"counts": self.first.counts, "again": {"counts": self.second.counts}}
+
+    def load_state_dict(self, state):
+        self.first.counts, self.second.counts = state["counts"], state["again"]["counts"]
+
+
+def test_a_number_of_one_helper_is_not_that_of_another_one(tmp_path):
+    """Red at 959891d6: as long as both were alike, that of the first was taken for the second's."""
+    _, _, said = fit(tmp_path, in_epoch=every(1), callbacks=[HasTwo()])
+    assert said[0].startswith("no checkpoints are written in mid-epoch: HasTwo.second.counts")
+
+
+def test_numbers_of_two_helpers_may_have_one_name(tmp_path):
+    assert_resumed(tmp_path, [8], kills=[9], callbacks=Anew([SavesBoth]))

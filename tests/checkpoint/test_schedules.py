@@ -123,6 +123,91 @@ class ByAFunction(lr_scheduler.LRScheduler):
         return [base * self.function(self.last_epoch) for base in self.base_lrs]
 
 
+class LeavesItOut(ByAFunction):
+    def state_dict(self):
+        state = super().state_dict()
+        del state["function"]
+        return state
+
+
+def by_the_weights_alone(optimizer, trained):
+    norm = trained.hidden.weight.norm().item()
+    return LeavesItOut(optimizer, lambda step: 1 / (1 + norm * step))
+
+
+def by_a_cycle(optimizer, trained):
+    norm = trained.hidden.weight.norm().item()
+    scale = {"scale_fn": lambda cycle: 1 / (1 + norm * cycle), "scale_mode": "iterations"}
+    return lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, 3, cycle_momentum=False, **scale)
+
+
+@pytest.mark.parametrize("schedule", [by_the_weights_alone, by_a_cycle])
+def test_so_do_other_functions_of_schedules(tmp_path, schedule):
+    """Red at 959891d6: only those of `LambdaLR` and `MultiplicativeLR` were compared."""
+    assert "is not what it was" in outcome(tmp_path, module(schedule))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda optimizer, _: LeavesItOut(optimizer, lambda step: 1 / (1 + step)),
+        lambda optimizer, _: lr_scheduler.CyclicLR(
+            optimizer, 0.01, 0.1, 3, scale_fn=lambda x: 0.9**x, cycle_momentum=False
+        ),
+        lambda optimizer, _: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20),
+        lambda optimizer, _: Around(optimizer),
+    ],
+)
+def test_functions_that_are_what_they_were_are_no_reason(tmp_path, schedule):
+    """Red at 959891d6 of a schedule around another one: it was not seen that its state has it."""
+    assert outcome(tmp_path, module(schedule)) is None
+
+
+class Around(lr_scheduler.LRScheduler):
+    """Warms up, and has another schedule behind it, whose state its own state has."""
+
+    def __init__(self, optimizer):
+        self.after = lr_scheduler.CosineAnnealingLR(optimizer, 11)
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        if self.last_epoch > 3:
+            return self.after.get_last_lr()
+        return [base * (1 + self.last_epoch) / 4 for base in self.base_lrs]
+
+    def step(self, epoch=None):
+        if self.last_epoch > 3:
+            self.after.step()
+            self._last_lr = self.after.get_last_lr()
+        else:
+            super().step(epoch)
+
+    def state_dict(self):
+        left = ("optimizer", "after")
+        state = {name: value for name, value in vars(self).items() if name not in left}
+        return {**state, "after": self.after.state_dict()}
+
+    def load_state_dict(self, state):
+        state = dict(state)
+        self.after.load_state_dict(state.pop("after"))
+        vars(self).update(state)
+
+
+class HoldsNoOther(Around):
+    def state_dict(self):
+        state = super().state_dict()
+        del state["after"]
+        return state
+
+    def load_state_dict(self, state):
+        vars(self).update(state)
+
+
+def test_a_schedule_around_another_one_has_to_hold_its_state(tmp_path):
+    said = outcome(tmp_path, module(lambda optimizer, _: HoldsNoOther(optimizer)), kill=12)
+    assert "CosineAnnealingLR" in said
+
+
 def test_a_state_that_cannot_be_pickled_costs_checkpoints_alone(tmp_path):
     """Red at 959891d6: the training ended with AttributeError where one was written."""
     kind = module(lambda optimizer, _: ByAFunction(optimizer, lambda step: 1 / (1 + step)))

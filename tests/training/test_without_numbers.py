@@ -23,7 +23,7 @@ from exploding import (
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
-from twinrun.training.without_numbers import without_numbers
+from twinrun.training.without_numbers import why_no_result, without_numbers
 
 NAN_LOSS = "its loss is NaN in each step of its last epoch"
 NO_LOSS = "no step of its last epoch has a finite loss"
@@ -151,3 +151,9 @@ def test_tensors_of_any_kind_are_looked_at():
     }
     found = without_numbers((name, "buffer", tensor) for name, tensor in tensors.items())
     assert found == {"half", "byte", "complex"}
+
+
+def test_of_a_training_without_a_step_there_is_no_doubt_about_a_loss():
+    """Red at 959891d6: a run that was refused before its first step was called in doubt."""
+    assert why_no_result(torch.nn.Linear(1, 1), [], {}, None, 0) == (None, [])
+    assert why_no_result(torch.nn.Linear(1, 1), [], {}, None, 1) == (None, [NO_LOSS])

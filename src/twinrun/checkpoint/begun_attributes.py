@@ -3,7 +3,7 @@
 Each by a key that says whose it is; in a resumed training those hooks set it once more.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import PurePath
 
 import numpy as np
@@ -53,7 +53,7 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{f"{CALLBACK}{key}": look_of_callbacks(value, held, kept) for key, value in callbacks},
         **{f"{OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
         **{key: look_inside(value, kept) for key, value in _called_objects(trainer).items()},
-        **{key: look_inside(value, kept) for key, value in _of_schedules(trainer)},
+        **{key: look_inside(value, kept) for key, value in _of_schedules(trainer, kept)},
     }
     found = with_generators(found, attributes_now(trainer), kept) | beside_states_now(trainer)
     return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
@@ -118,17 +118,19 @@ def _called_objects(trainer: pl.Trainer) -> dict[str, object]:
     return {k: v for k, v in found.items() if not k.startswith(of_data) or is_few(v)}
 
 
-def _of_schedules(trainer: pl.Trainer) -> Iterator[tuple[str, object]]:
-    """Yield the functions that give the rates of schedules: no state holds what is in them.
+def _of_schedules(trainer: pl.Trainer, kept: Container[int]) -> Iterator[tuple[str, object]]:
+    """Yield the functions that schedules hold: no state holds what is in them.
 
     Lightning has them made when the weights of a checkpoint have been loaded.
     """
     for turn, schedule in enumerate(schedules_of(trainer)):
-        functions = attributes_seen(schedule).get("lr_lambdas", ())
-        for index, function in enumerate(functions if is_really(functions, list) else ()):
-            if not is_called_object(function):  # torch saves its attributes
-                kind = type(schedule).__name__
-                yield f"{OPTIMIZER}schedule {turn} {kind}.lr_lambdas[{index}]", function
+        for name, value in attributes_seen(schedule).items():
+            several = value if is_really(value, list) else [value]
+            for index, each in enumerate(several):
+                # Of an object its own state has the attributes, or says nothing of them.
+                if is_called(each, kept) and not is_called_object(each):
+                    where = f"{name}[{index}]" if several is value else name
+                    yield f"{OPTIMIZER}schedule {turn} {type(schedule).__name__}.{where}", each
 
 
 def _of_optimizers(trainer: pl.Trainer) -> dict[str, object]:

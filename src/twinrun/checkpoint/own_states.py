@@ -76,9 +76,9 @@ class OwnState:
         with suppress(Exception):  # of whatever class
             if not begins_if_asked(owner):
                 self._state, self._found = _state_of(owner)
-        # Of what loads one there is none yet; what trains (an optimizer, a schedule) has one.
-        is_said = self._state == {} and not callable(getattr(type(owner), "step", None))
-        self.is_nothing = is_said and not loads_a_state(owner)
+        # Of what loads one there is none yet; an optimizer or a schedule has one.
+        trains = callable(getattr(type(owner), "step", None))
+        self.is_nothing = self._state == {} and not (trains or loads_a_state(owner))
         """Whether it says that nothing is to be kept."""
         self._keys = _keys_of(self._found)  # under which it has a value
         self._attributes, self._read = {*attributes_seen(owner)}, dict[str, bool]()
@@ -136,8 +136,7 @@ class OwnState:
         self, name: str, path: str, found: Sequence[tuple[str, str]]
     ) -> list[tuple[str, str, bool]]:
         """Ask for each of many values: where loading sets it, else as often as it is there."""
-        there = self._loaded(name, singly=True)
-        if there:
+        if there := self._loaded(name, singly=True):
             anywhere = {(_CLASS.sub("", rest), seen) for rest, seen in there}
             spots = [(_CLASS.sub("", where.removeprefix(path)), seen) for where, seen in found]
             said = [spot in anywhere for spot in spots]
@@ -149,8 +148,8 @@ class OwnState:
 
     def _may_have(self, name: str) -> bool:
         """Say whether it may have the values of an attribute."""
-        named = {key for several in self._keys.values() for keys in several for key in keys}
-        return name in named or self._reads(name)
+        named = (keys for several in self._keys.values() for keys in several)
+        return any(name in keys for keys in named) or self._reads(name)
 
     def holds_generator(self, name: str, generator: object) -> bool:
         """Say whether it holds all that a generator in an attribute draws by."""
@@ -169,8 +168,9 @@ class OwnState:
         called = [name, *keys_in(rest)]
         others = self._attributes - {*called}
         free = [keys for keys in there if keys.isdisjoint(others)]
-        # One of an object inside may be called alike.
-        if any(called[-1] in keys and keys.issubset(called) for keys in free):
+        # One of an object inside may be called alike, and be another attribute's.
+        alike = [keys for keys in free if called[-1] in keys and keys.issubset(called)]
+        if any(name in keys for keys in alike) or (alike and self._reads(name)):
             return True
         # Others are asked last, and as seldom as can be: a `state_dict` may write to a file.
         may_be = len(free) >= times and may_say(self._owner, name, called[1:])
@@ -198,7 +198,7 @@ class OwnState:
         return self._without(None) == self._found
 
     def _without(self, name: str | None) -> dict[str, str] | None:
-        """Return the values in the state of another such object; None if it has none."""
+        """Return what lies in the state of another such object; None if it has none."""
         try:
             attributes = attributes_seen(self._owner).items()
             other = self._another({key: value for key, value in attributes if key != name})

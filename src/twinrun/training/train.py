@@ -137,8 +137,8 @@ def _train(run: Run, stop: Stop, root: Path, *, is_stopped: bool) -> None:
             evaluation = evaluate(trainer, module, data, run.training.workload, stop, spool)
         if lacks_models and evaluation.missing:
             raise TwinrunError(f"{evaluation.missing}; files of a ModelCheckpoint are missing")
-        outputs = evaluation.predictions
-        no_result, doubts = why_no_result(module, broken, outputs, team.tracer.losses.least())
+        outputs, least = evaluation.predictions, team.tracer.losses.least()
+        no_result, doubts = why_no_result(module, broken, outputs, least, steps)
         if workers.is_first:
             write_predictions(files, outputs)
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())

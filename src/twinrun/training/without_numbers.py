@@ -46,6 +46,7 @@ def why_no_result(
     broken: Collection[str],
     predictions: Mapping[str, Parts],
     least_loss: float | None,
+    steps: int,
 ) -> tuple[str | None, list[str]]:
     """Say why what is measured of a network is no result, if so, and else what raises a doubt.
 
@@ -58,6 +59,7 @@ def why_no_result(
         predictions: by name.
         least_loss: the smallest absolute value of a loss in the last epoch, of all its steps,
             NaN if all are NaN; None if no step gave any.
+        steps: that were taken; of none there is no doubt about a loss.
     """
     weights = sorted(set(broken) - set(_beside(module)))
     doubts = [f"{name} is NaN" for name in sorted(set(broken) - set(weights))]
@@ -72,7 +74,7 @@ def why_no_result(
         return "its loss is NaN in each step of its last epoch", doubts
     is_automatic = getattr(module, "automatic_optimization", True)
     # A module that steps by itself need not return a loss.
-    if least_loss == math.inf or (least_loss is None and is_automatic):
+    if least_loss == math.inf or (least_loss is None and is_automatic and steps):
         doubts.append("no step of its last epoch has a finite loss")
     return None, doubts
 
