@@ -183,6 +183,15 @@ def test_the_baseline_must_exist(matrix, message):
     assert message in str(raised.value)
 
 
+def test_mistakes_in_changes_are_said_beside_an_unknown_baseline():
+    """Red at 959891d6: they were said once the baseline was right."""
+    with pytest.raises(TwinrunError) as raised:
+        settings([{"compil": "step"}, {"threads": "many"}], baseline="determinstic")
+    assert "matrix.baseline: no variant is called" in str(raised.value)
+    assert "matrix.changes.0.compil: unknown key, did you mean compile?" in str(raised.value)
+    assert "matrix.changes.1.threads: 'many' is of the wrong type" in str(raised.value)
+
+
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
 def test_a_precision_that_stores_parameters_in_another_type_is_refused(precision):
     """Red before: trained, and then "not comparable", float64 against float32."""

@@ -226,10 +226,8 @@ def _of_matrix(part: SoundPart, schema: Section) -> Iterator[str]:
     if not part.may_name("variants", matrix["baseline"]):
         known = suggestion(matrix["baseline"], list(config["variants"]))
         yield f"matrix.baseline: no variant is called {shown(matrix['baseline'])}{known}"
-    if matrix["baseline"] not in config["variants"]:
-        return
-    baseline = config["variants"][matrix["baseline"]]
-    is_doubtful = part.is_wrong("variants", matrix["baseline"])
+    baseline = config["variants"].get(matrix["baseline"])
+    is_doubtful = baseline is None or part.is_wrong("variants", matrix["baseline"])
     for index, change in enumerate(matrix["changes"]):
         # A change is a part of a variant: the same schema says what it may be.
         found = validate(change, _schema_of_variant(schema)).mistakes
